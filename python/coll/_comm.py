@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import array
 import contextlib
+import operator
 import struct
-from typing import Any, Callable, Iterable, Iterator, NamedTuple, Sequence
+from typing import Any, Callable, Iterable, Iterator, NamedTuple, Sequence, SupportsIndex
 
 from . import _coll, _life, _objects
 from ._buffers import like
@@ -79,14 +80,14 @@ class Communicator(_coll.Comm):
         """
         return _coll.stream(self, cuda_stream)
 
-    def empty(self, shape: int | Sequence[int], dtype: str = "f32") -> Buffer:
+    def empty(self, shape: SupportsIndex | Sequence[SupportsIndex], dtype: str = "f32") -> Buffer:
         """Zeroed memory that all ranks of the host map: the fastest. numpy.asarray() and torch.from_dlpack() view it."""
-        made: Buffer = self._empty((shape,) if isinstance(shape, int) else tuple(shape), dtype, False)
+        made: Buffer = self._empty(_shape(shape), dtype, False)
         return made
 
-    def empty_on_device(self, shape: int | Sequence[int], dtype: str = "f32") -> DeviceArray:
+    def empty_on_device(self, shape: SupportsIndex | Sequence[SupportsIndex], dtype: str = "f32") -> DeviceArray:
         """Memory of this rank's device, not zeroed. cupy.asarray() and torch.from_dlpack() view it."""
-        made: DeviceArray = self._empty((shape,) if isinstance(shape, int) else tuple(shape), dtype, True)
+        made: DeviceArray = self._empty(_shape(shape), dtype, True)
         return made
 
     @contextlib.contextmanager
@@ -189,7 +190,7 @@ class Communicator(_coll.Comm):
         Arrays of empty() stay valid: the memory goes with the last of them.
         """
         try:
-            self._close(False)
+            self._close(0)
         finally:
             _life.forget()
 
@@ -197,7 +198,7 @@ class Communicator(_coll.Comm):
         return self
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
-        if error is None:
+        if error is None or isinstance(error, SystemExit) and not error.code:
             self.close()
             return
         self._abort(_life.reason_of(error))
@@ -220,6 +221,14 @@ class Communicator(_coll.Comm):
 
     def __deepcopy__(self, memo: Any) -> Any:
         return self.__reduce__()
+
+
+def _shape(shape: SupportsIndex | Sequence[SupportsIndex]) -> tuple[SupportsIndex, ...]:
+    """Numbers of array libraries are numbers, too."""
+    try:
+        return (operator.index(shape),)  # type: ignore[arg-type]
+    except TypeError:
+        return tuple(shape)  # type: ignore[arg-type]
 
 
 def _kept(child: Communicator | None) -> Communicator | None:
@@ -318,9 +327,9 @@ def group() -> Iterator[None]:
     _coll.group_end(None)
 
 
-def raw(address: int, shape: int | Sequence[int], dtype: str, owner: Any = None) -> Buffer:
+def raw(address: int, shape: SupportsIndex | Sequence[SupportsIndex], dtype: str, owner: Any = None) -> Buffer:
     """Memory at an address that the caller vouches for, as an array. owner is kept alive with it."""
-    return _coll.raw(address, (shape,) if isinstance(shape, int) else tuple(shape), dtype, owner)
+    return _coll.raw(address, _shape(shape), dtype, owner)
 
 
 __all__ = ["ANY", "Communicator", "Message", "Operation", "Receive", "UniqueId", "group", "init", "init_all", "like", "progress", "raw", "unique_id"]

@@ -9,9 +9,11 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any
 
-from . import _work
+from . import _coll, _work
 
 if TYPE_CHECKING:
+    from types import FrameType
+
     from ._comm import Communicator
 
 # Communicators that are not destroyed yet, in order of creation. Nobody collects them: destroying needs the other ranks.
@@ -19,6 +21,10 @@ _held: dict[int, Communicator] = {}
 
 # At exit, calls on streams get so long to complete.
 _EXIT_S = 3.0
+
+# What a communicator is told about its end (comm.c): arrays may lie in its memory until the interpreter ends; or only until the process
+# does, which runs no other code.
+_AT_EXIT, _IN_WORKER = 1, 2
 
 
 def hold(comm: Communicator) -> None:
@@ -53,15 +59,34 @@ def _interactive() -> bool:
     return hasattr(sys, "ps1") or bool(sys.flags.interactive)
 
 
+def _goes_on() -> bool:
+    """Whether a program calls the hook, to print an error that it has handled: no module runs when Python calls it."""
+    frame: FrameType | None = sys._getframe()
+    while frame is not None and frame.f_code.co_name != "<module>":
+        frame = frame.f_back
+    return frame is not None or threading.current_thread() is not threading.main_thread()
+
+
+def _ended_program(error: BaseException) -> bool:
+    """Whether it left the main module: others are kept as the last error when a program has handled them."""
+    if error.__traceback__ is None or isinstance(error, SystemExit):
+        return False
+    frame = error.__traceback__.tb_frame
+    if frame.f_code.co_name == "_run_module_as_main":
+        return True
+    return frame.f_code.co_name == "<module>" and frame.f_globals is vars(sys.modules["__main__"]) and \
+        frame.f_code.co_filename not in ("<console>", "<input>")
+
+
 def _uncaught(kind: Any, error: Any, trace: Any) -> None:
-    if _held and not _interactive() and isinstance(error, BaseException):
+    if _held and not _interactive() and isinstance(error, BaseException) and not _goes_on():
         abort_all(error)
     _before(kind, error, trace)
 
 
 def _uncaught_in_thread(args: Any) -> None:
     if args.exc_value is not None and args.thread is not None and not isinstance(args.exc_value, SystemExit):
-        abort_all(args.exc_value, args.thread.ident)
+        abort_all(args.exc_value, _coll.thread())
     _before_in_thread(args)
 
 
@@ -78,19 +103,32 @@ def _unfinished(comm: Communicator) -> bool:
     return False
 
 
-def end() -> None:
-    """At exit. The last error of the process may have been handled by somebody else's hook: then abort, too."""
-    error = sys.exc_info()[1] or getattr(sys, "last_value", None)
-    if error is not None and not isinstance(error, SystemExit) and not _interactive():
+def _end_of_worker() -> None:
+    """Of multiprocessing: its error is on its way when it ends."""
+    error = sys.exc_info()[1]
+    if error is not None and not isinstance(error, SystemExit):
         abort_all(error)
+    _close(_IN_WORKER)
+
+
+def end() -> None:
+    """At exit. The error that ended the program may have gone to somebody else's hook: then abort, too."""
+    error = getattr(sys, "last_value", None)
+    if error is not None and not _interactive() and _ended_program(error):
+        abort_all(error)
+    _close(_AT_EXIT)
+
+
+def _close(when: int) -> None:
     for comm in reversed(held()):
         if comm._busy:
             comm._abort("the process ended while a thread was in " + comm._busy)
             continue
+        comm._withdraw()
         if not comm.closed and _unfinished(comm):
             comm._abort("the process ended before its calls on streams were complete")
         try:
-            comm._close(True)
+            comm._close(when)
         except Exception:  # the library has logged it, and nobody is left to catch it
             pass
     forget()
@@ -107,7 +145,7 @@ def watch_exit_of_worker() -> None:
     if module is None or module.parent_process() is None:
         return
     from multiprocessing import util
-    util.Finalize(None, end, exitpriority=100)
+    util.Finalize(None, _end_of_worker, exitpriority=100)
 
 
 _before = sys.excepthook

@@ -5,6 +5,9 @@
  * stream end in order, so a stream keeps a queue and looks at its head only; a stream with unfinished works holds
  * itself. Works that have ended are looked after in every call with a stream, every wait and close() (coll_py_reap()).
  *
+ * The library sees copies of arrays that are not contiguous, taken in the call and written back when its end is looked
+ * after: a call whose arrays meet those of an unfinished one waits for it (coll_py_stream_settle()).
+ *
  * An event of the library must outlive those who wait for it, and keeps the job open: it is destroyed when the work is
  * done and its last waiter has left.
  */
@@ -86,6 +89,14 @@ static void stop_pending(struct stream *s)
 	Py_DECREF((PyObject *)s);
 }
 
+/* Its results are written back in finish(). */
+static bool is_copied(const struct work *w)
+{
+	const struct view *v = coll_py_request_written(&w->request);
+
+	return v && !v->contiguous;
+}
+
 static coll_status query(struct work *w)
 {
 	coll_status st;
@@ -111,6 +122,7 @@ static bool reap_one(struct stream *s, struct work *w)
 	s->first = w->next;
 	if (!s->first)
 		s->last = NULL;
+	s->copied -= is_copied(w);
 	w->next = NULL;
 	finish(w, st);
 	Py_DECREF((PyObject *)w);
@@ -159,6 +171,7 @@ static void queue(struct stream *s, struct work *w)
 	else
 		s->first = w;
 	s->last = w;
+	s->copied += is_copied(w);
 	if (!s->pending) {
 		s->pending = true;
 		s->next_pending = pending;
@@ -215,7 +228,7 @@ PyObject *coll_py_work_start(struct request *r, PyObject *stream)
 	coll_status st;
 
 	coll_py_reap();
-	if (check_stream(s) != 0 || coll_py_device_order(r, s) != 0) {
+	if (check_stream(s) != 0 || coll_py_device_graph_fits(r, s) != 0 || coll_py_device_order(r, s) != 0) {
 		coll_py_request_end(r);
 		return NULL;
 	}
@@ -243,7 +256,8 @@ PyObject *coll_py_work_start(struct request *r, PyObject *stream)
 		goto fail;
 	}
 	coll_py_work_begin(w, COLL_OK);
-	return (PyObject *)w;
+	if (coll_py_interrupted() == 0)
+		return (PyObject *)w;
 fail:
 	Py_DECREF((PyObject *)w);
 	return NULL;
@@ -291,6 +305,8 @@ int coll_py_work_wait(struct work *w, int timeout_ms)
 	coll_py_reap();
 	/* Another thread may be at finishing it. */
 	while (st != COLL_AGAIN && w->state == WORK_RUNNING) {
+		if (PyErr_CheckSignals() != 0)
+			return -1;
 		WITHOUT_GIL(sched_yield());
 		coll_py_reap();
 	}
@@ -368,6 +384,12 @@ static PyObject *work_exception(PyObject *self, PyObject *const *args, Py_ssize_
 	return error;
 }
 
+/* As far as was looked. */
+static PyObject *get_done(PyObject *self, void *unused)
+{
+	return PyBool_FromLong(((struct work *)self)->state == WORK_DONE);
+}
+
 static PyObject *work_done(PyObject *self, PyObject *unused)
 {
 	coll_py_reap();
@@ -389,9 +411,14 @@ static PyMethodDef work_methods[] = {
         {"done", work_done_guarded, METH_NOARGS, NULL},
         {0},
 };
+static PyGetSetDef work_properties[] = {
+        {"_is_done", get_done, NULL, NULL, NULL},
+        {0},
+};
 static PyType_Slot work_slots[] = {
         {Py_tp_dealloc, (void *)work_dealloc_guarded},
         {Py_tp_methods, work_methods},
+        {Py_tp_getset, work_properties},
         {0, NULL},
 };
 static PyType_Spec work_spec = {"coll._coll.Work", sizeof(struct work), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE,
@@ -401,6 +428,36 @@ int coll_py_async_init(PyObject *module)
 {
 	coll_py_work_type = coll_py_type(module, &work_spec, NULL);
 	return coll_py_work_type && coll_py_stream_types(module) == 0 ? 0 : -1;
+}
+
+/* Whether the call would read or write too early while the work goes on. */
+static bool is_in_the_way(const struct work *w, const struct request *r)
+{
+	const struct view *written = coll_py_request_written(&w->request);
+
+	if (!written)
+		return false;
+	if (r->has_in && (!written->contiguous || !r->in.contiguous) && coll_py_view_overlaps(written, &r->in))
+		return true;
+	return r->has_out && !written->contiguous && coll_py_view_overlaps(written, &r->out);
+}
+
+int coll_py_stream_settle(struct stream *s, const struct request *r)
+{
+	struct work *last = NULL;
+	int rc;
+
+	if (s->copied == 0 && (!r->has_in || r->in.contiguous))
+		return 0;
+	for (struct work *w = s->first; w; w = w->next)
+		if (is_in_the_way(w, r))
+			last = w;
+	if (!last || last->generation != coll_py_generation)
+		return 0;
+	Py_INCREF((PyObject *)last);
+	rc = coll_py_work_wait(last, -1);
+	Py_DECREF((PyObject *)last);
+	return rc < 0 ? -1 : 0;
 }
 
 int coll_py_stream_finish(struct stream *s, int timeout_ms)

@@ -105,7 +105,7 @@ const struct element *coll_py_element_of(coll_dtype type);
 
 /* Where an array of another library lies. Its memory stays valid until coll_py_view_release(). */
 struct view {
-	PyObject *owner; /* strong */
+	PyObject *owner, *storage; /* strong; storage: NULL, or what holds the memory if the owner may let go of it */
 	Py_buffer buffer;
 	void *managed; /* a DLPack tensor of ours to delete */
 	bool has_buffer, managed_versioned;
@@ -124,8 +124,9 @@ struct view {
 /* The stream of a device in which memory will be read, in DLPack's numbers: READER_NONE: there is no device, and its
  * memory is refused; 1: the legacy default stream; others: a CUstream. */
 enum { READER_NONE = 0, READER_UNORDERED = -1, READER_LEGACY = 1 };
-/* Describe an array, named `what` in errors. 0, or -1 with an exception set. */
-int coll_py_view_take(struct view *v, PyObject *object, const char *what, intptr_t reader);
+/* Describe an array, named `what` in errors. kept: it is used longer than this call of a method, while the program may
+ * do anything with the object. 0, or -1 with an exception set. */
+int coll_py_view_take(struct view *v, PyObject *object, const char *what, bool kept, intptr_t reader);
 /* The end of taking: from its shape, the number of elements, and whether it is contiguous. */
 int coll_py_view_measure(struct view *v);
 void coll_py_view_release(struct view *v);
@@ -133,6 +134,8 @@ void coll_py_view_release(struct view *v);
  */
 int coll_py_view_pack(struct view *v, bool filled, void **address);
 void coll_py_view_unpack(const struct view *v);
+/* Whether they may have an element's memory in common. */
+bool coll_py_view_overlaps(const struct view *v, const struct view *w);
 
 /* ---- Communicators -------------------------------------------------------- */
 
@@ -141,7 +144,7 @@ struct comm {
 	unsigned generation;
 	atomic_bool closed;
 	_Atomic(const char *) busy;    /* the call that a thread is in */
-	_Atomic(unsigned long) thread; /* of the last call */
+	_Atomic(unsigned long) thread; /* of the last call: coll_py_thread() */
 	atomic_int aborting;           /* threads that are at aborting it */
 	int rank, size;
 	int device;                  /* number of this rank's CUDA device; -1: none */
@@ -155,6 +158,9 @@ struct comm {
 	struct dropped *dropped; /* memory to free: its arrays went while another thread was in a call */
 };
 
+/* A number of this thread, which no other one gets. */
+unsigned long coll_py_thread(void);
+
 extern PyTypeObject *coll_py_comm_type;
 extern unsigned coll_py_generation;
 
@@ -163,7 +169,9 @@ int coll_py_comm_check(struct comm *c);
 /* The same, and no other thread is in a call; then this one is, until coll_py_comm_leave(). */
 int coll_py_comm_enter(struct comm *c, const char *name);
 void coll_py_comm_leave(struct comm *c);
-/* The exception of an operation in Python aborts the communicator. -1: it is set. */
+/* Abort the communicator, with an exception as the reason. */
+void coll_py_comm_abort_for(struct comm *c, PyObject *error);
+/* The exception of an operation in Python, which has aborted the communicator. -1: it is set. */
 int coll_py_comm_failure(struct comm *c);
 struct comm *coll_py_comm_root(struct comm *c);
 PyObject *coll_py_comm_child(struct comm *parent, coll_comm *handle);
@@ -173,6 +181,8 @@ void coll_py_comm_block_freed(struct comm *c, void *data);
 void coll_py_comm_free_dropped(struct comm *c);
 
 /* ---- Calls ---------------------------------------------------------------- */
+
+struct stream;
 
 enum call_kind {
 	CALL_ALL_REDUCE,
@@ -229,6 +239,7 @@ struct request {
 	struct view in, out;
 	bool has_in, has_out, same; /* same: in is also where the result goes */
 	bool ragged, tagged;
+	bool kept;   /* see coll_py_view_take() */
 	bool marked; /* its result is a DeviceArray that a stream writes */
 	int tag;     /* of a message; -1: any */
 	size_t *in_counts, *out_counts;
@@ -238,10 +249,10 @@ struct request {
 	PyObject *result;    /* strong; what the call returns */
 };
 
-/* Fill a request from the arguments of a call. 0, or -1 with an exception set and nothing to end. reader: see
- * coll_py_view_take(). */
+/* Fill a request from the arguments of a call. 0, or -1 with an exception set and nothing to end. s: the stream of the
+ * call, or NULL; kept, reader: see coll_py_view_take(). */
 int coll_py_request_make(struct request *r, struct comm *c, enum call_kind kind, PyObject *const *values,
-                         intptr_t reader);
+                         struct stream *s, bool kept, intptr_t reader);
 /* The same for irecv(), which a group may hold. */
 int coll_py_receive_make(struct request *r, struct comm *c, PyObject *const *values);
 /* Copies of arrays that are not contiguous, before the start. */
@@ -250,6 +261,8 @@ coll_status coll_py_request_start(const struct request *r, coll_stream *s);
 void coll_py_request_describe(const struct request *r, coll_operation_desc *d);
 /* Write results back to arrays that are not contiguous. */
 void coll_py_request_unpack(struct request *r);
+/* The array that the call writes; NULL: none. */
+const struct view *coll_py_request_written(const struct request *r);
 void coll_py_request_end(struct request *r);
 const char *coll_py_name_of(const struct request *r);
 /* The operation of a call whose input is known; NULL: the sum. 0, or -1 with an exception set. */
@@ -271,6 +284,7 @@ struct stream {
 	struct work *first, *last; /* unfinished, in order; strong. If there are any, the stream holds itself. */
 	struct stream *next, *next_pending; /* streams of the job; streams with unfinished work */
 	bool pending;
+	size_t copied;   /* unfinished works whose results are still to be written back */
 	PyObject *error; /* of its first work that failed */
 };
 
@@ -305,6 +319,9 @@ void coll_py_ended_reset(void);
 void coll_py_reap(void);
 /* Wait for all works of a stream. 1: done; 0: the time has passed; -1: an exception is set. */
 int coll_py_stream_finish(struct stream *s, int timeout_ms);
+/* Before a call in the stream: what is copied in the call, and written back after it, is not out of order. 0, or -1
+ * with an exception set. */
+int coll_py_stream_settle(struct stream *s, const struct request *r);
 /* Before the last communicator of a job ends: its streams go. */
 void coll_py_streams_close(struct comm *root);
 
@@ -330,6 +347,8 @@ PyObject *coll_py_op_premul_sum(PyObject *self, PyObject *const *args, Py_ssize_
 PyObject *coll_py_irecv(PyObject *self, PyObject *const *args, Py_ssize_t nargs);
 /* Receives that were dropped before they ended. */
 void coll_py_receives_reap(void);
+/* Take back those that are posted, before the communicator ends. */
+void coll_py_receives_cancel(struct comm *c);
 int coll_py_receive_init(PyObject *module);
 PyObject *coll_py_prepare(PyObject *self, PyObject *const *args, Py_ssize_t nargs, PyObject *names);
 
@@ -347,6 +366,9 @@ struct block {
 	unsigned generation;
 };
 
+/* A number that is not negative, of Python or of an array library. SIZE_MAX: it is none; another exception may be set.
+ */
+size_t coll_py_size(PyObject *object);
 /* One without memory, of this shape (a tuple of sizes), and what the class DeviceArray shares. */
 struct block *coll_py_block_start(PyTypeObject *type, PyObject *shape, const struct element *element);
 void coll_py_block_dealloc(PyObject *self);
@@ -363,6 +385,10 @@ PyObject *coll_py_block_raw(PyObject *module, PyObject *const *args, Py_ssize_t 
 /* The stream that a caller names: a Stream, the number of a CUstream, or an object that has one (__cuda_stream__(),
  * cuda_stream, ptr, handle). Strong; NULL with an exception set. */
 struct stream *coll_py_device_stream(struct comm *c, PyObject *named);
+/* What cannot run at each launch of a graph, in a stream that is being captured: -1 with an exception set. fits: the
+ * arrays of a call. allocates: a new result of it. */
+int coll_py_device_graph_fits(const struct request *r, const struct stream *s);
+int coll_py_device_graph_allocates(const struct request *r);
 /* The number by which DLPack calls the stream of a call; NULL: it has none. */
 intptr_t coll_py_device_reader(const struct comm *c, const struct stream *s);
 /* The stream, which is one of a device, begins what follows when the data of the request are ready. */
@@ -420,6 +446,8 @@ PyObject *coll_py_take_exception(void);
 
 /* For coll_config.interrupt: a signal handler that raises ends the wait. */
 int coll_py_interrupt(void *arg);
+/* From now on it does nothing. */
+void coll_py_waits_alone(void);
 /* What it raised becomes the exception of this thread: -1. 0: nothing. */
 int coll_py_interrupted(void);
 /* This thread looks after signals itself, between slices of a wait: what it waits for is not to be aborted. */

@@ -12,6 +12,18 @@
 
 PyTypeObject *coll_py_block_type;
 
+size_t coll_py_size(PyObject *object)
+{
+	Py_ssize_t n = object ? PyNumber_AsSsize_t(object, PyExc_OverflowError) : -1;
+
+	if (n >= 0)
+		return (size_t)n;
+	if (n == -1 && PyErr_Occurred() &&
+	    (PyErr_ExceptionMatches(PyExc_TypeError) || PyErr_ExceptionMatches(PyExc_OverflowError)))
+		PyErr_Clear();
+	return SIZE_MAX;
+}
+
 /* Shape, strides in bytes and number of elements; overflow is an error. */
 static int set_shape(struct block *b, PyObject *shape)
 {
@@ -30,7 +42,7 @@ static int set_shape(struct block *b, PyObject *shape)
 	}
 	b->strides = b->shape + n;
 	for (Py_ssize_t i = 0; i < n; i++) {
-		b->shape[i] = PyLong_AsSsize_t(PyTuple_GetItem(shape, i));
+		b->shape[i] = (Py_ssize_t)coll_py_size(PyTuple_GetItem(shape, i));
 		if (b->shape[i] < 0 || __builtin_mul_overflow(b->items, (size_t)b->shape[i], &b->items)) {
 			if (!PyErr_Occurred())
 				coll_py_raise_argument("%R is no shape", shape);
@@ -94,12 +106,16 @@ PyObject *coll_py_block_raw(PyObject *module, PyObject *const *args, Py_ssize_t 
 {
 	const struct element *element = NULL;
 	struct block *b;
-	PyObject *name;
+	PyObject *name, *number;
 	void *address;
 
 	if (nargs != 4)
 		return PyErr_Format(PyExc_TypeError, "raw: four arguments");
-	address = PyLong_AsVoidPtr(args[0]);
+	number = PyNumber_Index(args[0]);
+	if (!number)
+		return NULL;
+	address = PyLong_AsVoidPtr(number);
+	Py_DECREF(number);
 	name = PyErr_Occurred() ? NULL : PyUnicode_AsUTF8String(args[2]);
 	if (!name)
 		return NULL;
@@ -140,8 +156,15 @@ void coll_py_block_dealloc(PyObject *self)
 static int get_buffer(PyObject *self, Py_buffer *view, int flags)
 {
 	struct block *b = (struct block *)self;
+	int axes = 0;
 
 	memset(view, 0, sizeof(*view));
+	for (int i = 0; i < b->ndim; i++)
+		axes += b->shape[i] != 1;
+	if ((flags & PyBUF_F_CONTIGUOUS) == PyBUF_F_CONTIGUOUS && axes > 1 && b->items > 0) {
+		PyErr_SetString(PyExc_BufferError, "a Buffer is in C order");
+		return -1;
+	}
 	view->buf = b->data;
 	view->obj = self;
 	Py_INCREF(self);
@@ -172,10 +195,14 @@ static PyObject *dlpack(PyObject *self, PyObject *args, PyObject *words)
 {
 	static char *names[] = {"stream", "max_version", "dl_device", "copy", NULL};
 	PyObject *stream = Py_None, *version = Py_None, *device = Py_None, *may_copy = Py_None;
+	int kind = DL_CPU, number = 0;
 	struct dl_tensor tensor;
 
-	if (!PyArg_ParseTupleAndKeywords(args, words, "|$OOOO", names, &stream, &version, &device, &may_copy))
+	if (!PyArg_ParseTupleAndKeywords(args, words, "|$OOOO", names, &stream, &version, &device, &may_copy) ||
+	    (device != Py_None && !PyArg_ParseTuple(device, "ii", &kind, &number)))
 		return NULL;
+	if (kind != DL_CPU || number != 0)
+		return PyErr_Format(PyExc_BufferError, "a Buffer stays in the memory of the host");
 	fill_tensor((const struct block *)self, &tensor);
 	return coll_py_dlpack_export(self, &tensor, version, may_copy);
 }
@@ -203,6 +230,15 @@ static PyObject *subscript(PyObject *self, PyObject *key)
 
 	Py_XDECREF(view);
 	return item;
+}
+
+/* As a sequence: for loops and list(). */
+static PyObject *item(PyObject *self, Py_ssize_t i)
+{
+	PyObject *key = PyLong_FromSsize_t(i), *found = key ? subscript(self, key) : NULL;
+
+	Py_XDECREF(key);
+	return found;
 }
 
 static int assign(PyObject *self, PyObject *key, PyObject *value)
@@ -285,6 +321,7 @@ static PyType_Slot slots[] = {
         {Py_tp_getset, properties},
         {Py_tp_repr, (void *)repr},
         {Py_bf_getbuffer, (void *)get_buffer},
+        {Py_sq_item, (void *)item},
         {Py_mp_length, (void *)length},
         {Py_mp_subscript, (void *)subscript},
         {Py_mp_ass_subscript, (void *)assign},

@@ -114,7 +114,7 @@ static PyObject *call_in_stream(struct comm *c, enum call_kind kind, PyObject *c
 	PyObject *work = NULL;
 	struct request r;
 
-	if (s && coll_py_request_make(&r, c, kind, values, coll_py_device_reader(c, s)) == 0)
+	if (s && coll_py_request_make(&r, c, kind, values, s, true, coll_py_device_reader(c, s)) == 0)
 		work = coll_py_work_start(&r, (PyObject *)s);
 	Py_XDECREF((PyObject *)s);
 	return work;
@@ -134,7 +134,7 @@ static PyObject *call(PyObject *self, enum call_kind kind, PyObject *const *args
 		GUARDED(work = call_in_stream(c, kind, values));
 		return work;
 	}
-	if (coll_py_request_make(&r, c, kind, values, coll_py_device_reader(c, NULL)) != 0)
+	if (coll_py_request_make(&r, c, kind, values, NULL, coll_py_group_open(), coll_py_device_reader(c, NULL)) != 0)
 		return NULL;
 	if (coll_py_device_waits(&r)) {
 		PyObject *result;

@@ -3,7 +3,7 @@
  *
  * `busy` names the call that a thread is in; another thread that enters gets an ArgumentError, never a mixture. The
  * handle outlives close() while arrays in its memory (empty()) are alive: it is destroyed with the last of them, or at
- * exit.
+ * the end of the interpreter, when other code that runs at exit can no longer look at them.
  */
 #include "comm.h"
 
@@ -12,6 +12,16 @@
 #include <string.h>
 
 PyTypeObject *coll_py_comm_type;
+
+unsigned long coll_py_thread(void)
+{
+	static atomic_ulong last;
+	static _Thread_local unsigned long number; /* identifiers of threads are used again */
+
+	if (number == 0)
+		number = atomic_fetch_add(&last, 1) + 1;
+	return number;
+}
 
 /* ---- May a call be made? ---- */
 
@@ -49,7 +59,7 @@ int coll_py_comm_enter(struct comm *c, const char *name)
 		return -1;
 	}
 	if (name != freeing)
-		atomic_store_explicit(&c->thread, PyThread_get_thread_ident(), memory_order_relaxed);
+		atomic_store_explicit(&c->thread, coll_py_thread(), memory_order_relaxed);
 	return 0;
 }
 
@@ -82,19 +92,23 @@ static void abort_with(struct comm *c, const char *reason)
 	atomic_fetch_sub(&c->aborting, 1);
 }
 
-int coll_py_comm_failure(struct comm *c)
+void coll_py_comm_abort_for(struct comm *c, PyObject *error)
 {
-	PyObject *failure = atomic_exchange(&c->failure, NULL);
-	PyObject *type = failure ? PyObject_GetAttrString((PyObject *)Py_TYPE(failure), "__name__") : NULL;
-	PyObject *reason = type ? PyUnicode_FromFormat("%U: %S", type, failure) : NULL;
+	PyObject *type = PyObject_GetAttrString((PyObject *)Py_TYPE(error), "__name__");
+	PyObject *reason = type ? PyUnicode_FromFormat("%U: %S", type, error) : NULL;
 	char *text = reason ? text_of(reason) : NULL;
 
 	PyErr_Clear();
-	if (failure)
-		abort_with(c, text ? text : "an operation in Python raised an exception");
+	abort_with(c, text ? text : "an operation in Python raised an exception");
 	free(text);
 	Py_XDECREF(type);
 	Py_XDECREF(reason);
+}
+
+int coll_py_comm_failure(struct comm *c)
+{
+	PyObject *failure = atomic_exchange(&c->failure, NULL);
+
 	if (failure)
 		PyErr_SetObject((PyObject *)Py_TYPE(failure), failure);
 	else /* another thread has taken it */
@@ -117,7 +131,7 @@ static void adopt(struct comm *c, coll_comm *handle, struct comm *root)
 	c->rank = coll_comm_rank(handle);
 	c->size = coll_comm_size(handle);
 	c->device = coll_py_device_number(handle);
-	c->thread = PyThread_get_thread_ident();
+	c->thread = coll_py_thread();
 	c->root = root;
 	Py_XINCREF((PyObject *)root);
 	coll_py_comm_root(c)->members++;
@@ -256,6 +270,10 @@ PyObject *coll_py_comm_open(PyObject *self, PyObject *args)
 	if (st != COLL_OK)
 		return coll_py_raise(NULL, st, "init");
 	adopt(c, handle, NULL);
+	if (coll_py_interrupted() != 0) { /* made meanwhile, and nobody gets it */
+		abort_with(c, "interrupted");
+		return NULL;
+	}
 	Py_RETURN_NONE;
 }
 
@@ -348,11 +366,11 @@ void coll_py_comm_free_dropped(struct comm *c)
 	}
 }
 
-static coll_status destroy(struct comm *c)
+/* What hangs on the communicator ends first. Its handle, which is nobody's then. */
+static coll_comm *detach(struct comm *c)
 {
 	struct comm *root = coll_py_comm_root(c);
 	coll_comm *handle = c->handle;
-	coll_status st;
 
 	if (root->members == 1) {
 		Py_CLEAR(root->wrapped);
@@ -363,36 +381,88 @@ static coll_status destroy(struct comm *c)
 	root->members--;
 	while (atomic_load(&c->aborting) > 0)
 		WITHOUT_GIL(sched_yield());
+	return handle;
+}
+
+static coll_status destroy(struct comm *c)
+{
+	coll_comm *handle = detach(c);
+	coll_status st;
+
 	WITHOUT_GIL(st = coll_comm_destroy(&handle));
 	if (handle) { /* refused: an open group has calls on it */
 		c->handle = handle;
-		root->members++;
+		coll_py_comm_root(c)->members++;
 	}
 	coll_py_reap();
 	return st;
 }
 
-/* close(): at exit, last is true, and arrays in memory of the communicator do not keep it. */
-PyObject *coll_py_comm_close(PyObject *self, PyObject *last)
-{
-	struct comm *c = (struct comm *)self;
-	int now = PyObject_IsTrue(last);
-	coll_status st;
+/* ---- Left to the end of the interpreter ---- */
 
-	if (now < 0)
+/* Handles in the order in which they are to be destroyed, when no Python code is left that could touch their memory. */
+static struct left {
+	struct left *next;
+	coll_comm *handle;
+} * left_first, **left_end = &left_first;
+static unsigned left_generation;
+
+static void destroy_left(void)
+{
+	while (left_first && left_generation == coll_py_generation) {
+		struct left *l = left_first;
+
+		left_first = l->next;
+		coll_comm_destroy(&l->handle);
+		free(l);
+	}
+}
+
+/* Those that come after one that was left are left, too: ranks end theirs in one order. False: it cannot be. */
+static bool leave_to_end(struct comm *c)
+{
+	struct left *l;
+
+	if (!c->blocks && !left_first)
+		return false;
+	if (!left_first && Py_AtExit(destroy_left) != 0)
+		return false;
+	l = calloc(1, sizeof(*l));
+	if (!l)
+		return false;
+	left_generation = coll_py_generation;
+	coll_py_waits_alone();
+	l->handle = detach(c);
+	*left_end = l;
+	left_end = &l->next;
+	coll_py_reap();
+	return true;
+}
+
+/* _close(when) */
+PyObject *coll_py_comm_close(PyObject *self, PyObject *when)
+{
+	enum { ASKED, AT_EXIT, IN_WORKER };
+	struct comm *c = (struct comm *)self;
+	const long how = PyLong_AsLong(when);
+	coll_status st = COLL_OK;
+
+	if (how == -1 && PyErr_Occurred())
 		return NULL;
-	if (!c->handle || c->generation != coll_py_generation || (c->closed && !now))
+	if (!c->handle || c->generation != coll_py_generation || (c->closed && how == ASKED))
 		Py_RETURN_NONE;
 	if (coll_py_group_open())
 		return coll_py_raise_argument("close: a group is open");
 	if (coll_py_comm_enter(c, "close") != 0)
 		return NULL;
 	c->closed = true;
-	if (c->blocks && !now) {
+	coll_py_receives_cancel(c);
+	if (c->blocks && how == ASKED) {
 		coll_py_comm_leave(c);
 		Py_RETURN_NONE;
 	}
-	st = destroy(c);
+	if (how != AT_EXIT || !leave_to_end(c))
+		st = destroy(c);
 	coll_py_comm_leave(c);
 	Py_CLEAR(c->ops);
 	if (coll_py_interrupted() != 0)

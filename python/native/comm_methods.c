@@ -128,6 +128,8 @@ static PyObject *set_timeout(PyObject *self, PyObject *args)
 	CALL(c, "set_timeout", st, coll_comm_set_timeout(c->handle, answer_ms, arrival_ms));
 	if (st != COLL_OK)
 		return coll_py_raise(c, st, "set_timeout");
+	if (coll_py_interrupted() != 0)
+		return NULL;
 	Py_RETURN_NONE;
 }
 
@@ -165,7 +167,7 @@ static PyObject *announce(PyObject *self, PyObject *args)
 	int on;
 
 	if (!PyArg_ParseTuple(args, "Op", &x, &on) || coll_py_comm_check(c) != 0 ||
-	    coll_py_view_take(&v, x, "x", coll_py_device_reader(c, NULL) ? READER_UNORDERED : READER_NONE) != 0)
+	    coll_py_view_take(&v, x, "x", false, coll_py_device_reader(c, NULL) ? READER_UNORDERED : READER_NONE) != 0)
 		return NULL;
 	if (!v.contiguous) {
 		coll_py_view_release(&v);
@@ -222,12 +224,14 @@ static PyObject *explain(PyObject *self, PyObject *args)
 	struct comm *c = (struct comm *)self;
 	const char *collective, *type = "f32";
 	const struct element *element;
-	unsigned long long count;
+	Py_ssize_t count;
 	char line[2048];
 	coll_status st;
 
-	if (!PyArg_ParseTuple(args, "sK|s", &collective, &count, &type))
+	if (!PyArg_ParseTuple(args, "sn|s", &collective, &count, &type))
 		return NULL;
+	if (count < 0)
+		return coll_py_raise_argument("explain: count is %zd", count);
 	element = coll_py_element_by_name(type);
 	if (!element)
 		return coll_py_raise_argument("explain: there is no type '%s'", type);
@@ -247,7 +251,19 @@ static PyObject *progress(PyObject *self, PyObject *unused)
 	coll_py_reap();
 	if (st != COLL_OK && st != COLL_AGAIN)
 		return coll_py_raise(c, st, "progress");
+	if (coll_py_interrupted() != 0)
+		return NULL;
 	return PyBool_FromLong(st == COLL_AGAIN);
+}
+
+/* Take back posted receives: they are no reason to wait at exit. */
+static PyObject *withdraw(PyObject *self, PyObject *unused)
+{
+	struct comm *c = (struct comm *)self;
+
+	if (c->handle && c->generation == coll_py_generation)
+		coll_py_receives_cancel(c);
+	Py_RETURN_NONE;
 }
 
 static PyObject *get_rank(PyObject *self, void *unused)
@@ -344,6 +360,7 @@ GUARD_ONE(host)
 GUARD_ONE(transport)
 GUARD_ONE(explain)
 GUARD_ONE(progress)
+GUARD_ONE(withdraw)
 GUARD_FAST(coll_py_irecv)
 GUARD_FAST(coll_py_op_create)
 GUARD_FAST(coll_py_op_premul_sum)
@@ -374,6 +391,7 @@ static PyMethodDef other_methods[] = {
         {"transport", transport_guarded, METH_O, NULL},
         {"_explain", explain_guarded, METH_VARARGS, NULL},
         {"progress", progress_guarded, METH_NOARGS, NULL},
+        {"_withdraw", withdraw_guarded, METH_NOARGS, NULL},
         FAST("_irecv", coll_py_irecv_guarded),
         FAST("_op", coll_py_op_create_guarded),
         FAST("_premul_sum", coll_py_op_premul_sum_guarded),

@@ -11,8 +11,12 @@ size_t *coll_py_counts_read(const struct request *r, PyObject *object, size_t ro
 	PyObject *list = PySequence_List(object);
 	size_t *counts = NULL, sum = 0;
 
-	if (!list)
+	if (!list) {
+		if (PyErr_ExceptionMatches(PyExc_TypeError) || PyErr_ExceptionMatches(PyExc_NotImplementedError))
+			coll_py_raise_argument("%s: %s is %R; numbers of rows are needed, or 'any' in a gather",
+			                       coll_py_name_of(r), what, object);
 		return NULL;
+	}
 	if (PyList_Size(list) != r->comm->size) {
 		coll_py_raise_argument("%s: %s has %zd numbers, one for each of %d ranks is needed", coll_py_name_of(r),
 		                       what, PyList_Size(list), r->comm->size);
@@ -22,11 +26,14 @@ size_t *coll_py_counts_read(const struct request *r, PyObject *object, size_t ro
 	if (!counts)
 		PyErr_NoMemory();
 	for (int i = 0; counts && i < r->comm->size; i++) {
-		size_t n = PyLong_AsSize_t(PyList_GetItem(list, i));
+		size_t n = coll_py_size(PyList_GetItem(list, i));
 
-		if (PyErr_Occurred() || __builtin_mul_overflow(n, row, &counts[i]) ||
+		if (n == SIZE_MAX || __builtin_mul_overflow(n, row, &counts[i]) ||
 		    __builtin_add_overflow(sum, counts[i], &sum)) {
-			if (!PyErr_Occurred())
+			if (n == SIZE_MAX && !PyErr_Occurred())
+				coll_py_raise_argument("%s: %s has %R; numbers of rows are needed", coll_py_name_of(r),
+				                       what, PyList_GetItem(list, i));
+			else if (!PyErr_Occurred())
 				coll_py_raise_argument("%s: %s are too large", coll_py_name_of(r), what);
 			free(counts);
 			counts = NULL;
@@ -64,6 +71,8 @@ size_t *coll_py_counts_ask(struct request *r, size_t row, size_t *total)
 		coll_py_raise(r->comm, st, coll_py_name_of(r));
 		goto fail;
 	}
+	if (coll_py_interrupted() != 0)
+		goto fail;
 	for (int i = 0; i < r->comm->size; i++)
 		if (__builtin_mul_overflow(all[i], row, &counts[i]) || __builtin_add_overflow(sum, counts[i], &sum)) {
 			coll_py_raise_argument("%s: the ranks have too many rows", coll_py_name_of(r));

@@ -171,6 +171,39 @@ struct stream *coll_py_device_stream(struct comm *c, PyObject *named)
 	return handle_of(named, &cuda) == 0 ? stream_at(c, cuda) : NULL;
 }
 
+/* ---- Graphs ---- */
+
+static bool stays(const struct view *v)
+{
+	return v->device && v->contiguous;
+}
+
+int coll_py_device_graph_fits(const struct request *r, const struct stream *s)
+{
+	if ((!r->has_in || stays(&r->in)) && (!r->has_out || stays(&r->out)))
+		return 0;
+	if (!s->device || !coll_stream_is_captured(s->handle))
+		return 0;
+	coll_py_raise_unsupported("%s: in a stream that is being captured arrays are contiguous, in device memory",
+	                          coll_py_name_of(r));
+	return -1;
+}
+
+int coll_py_device_graph_allocates(const struct request *r)
+{
+	const struct stream *s = NULL;
+
+	if (r->reader == READER_NONE || r->reader == READER_UNORDERED || r->reader == READER_LEGACY)
+		return 0;
+	s = stream_at(r->comm, (void *)r->reader);
+	if (!s)
+		return -1;
+	if (coll_stream_is_captured(s->handle))
+		coll_py_raise_unsupported("%s: in a stream that is being captured it needs out=", coll_py_name_of(r));
+	Py_DECREF((PyObject *)s);
+	return PyErr_Occurred() ? -1 : 0;
+}
+
 /* ---- Order ---- */
 
 intptr_t coll_py_device_reader(const struct comm *c, const struct stream *s)
@@ -286,6 +319,11 @@ PyObject *coll_py_device_run(struct request *r)
 		return NULL;
 	}
 	s = stream_at(r->comm, waited_for(r)->stream);
+	if (s && coll_stream_is_captured(s->handle)) {
+		coll_py_raise_unsupported("%s: an array names a stream that is being captured; give stream=",
+		                          coll_py_name_of(r));
+		Py_CLEAR(s);
+	}
 	if (!s) {
 		coll_py_request_end(r);
 		return NULL;

@@ -12,13 +12,21 @@ PyObject *coll_py_hooks[HOOK_COUNT];
 static _Thread_local PyObject *interruption;
 _Thread_local bool coll_py_signals_wait;
 
+/* The interpreter ends: the library is not to call it any more. */
+static atomic_bool alone;
+
+void coll_py_waits_alone(void)
+{
+	atomic_store(&alone, true);
+}
+
 /* coll_config.interrupt. Only the main thread handles signals; in others this does nothing. */
 int coll_py_interrupt(void *arg)
 {
 	PyGILState_STATE held;
 	int stop = 0;
 
-	if (coll_py_signals_wait)
+	if (coll_py_signals_wait || atomic_load_explicit(&alone, memory_order_relaxed))
 		return 0;
 	held = PyGILState_Ensure();
 	if (PyErr_CheckSignals() != 0) {

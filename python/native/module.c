@@ -88,6 +88,11 @@ static PyObject *status_string(PyObject *module, PyObject *status)
 	return st == -1 && PyErr_Occurred() ? NULL : PyUnicode_FromString(coll_status_string((coll_status)st));
 }
 
+static PyObject *thread(PyObject *module, PyObject *unused)
+{
+	return PyLong_FromUnsignedLong(coll_py_thread());
+}
+
 static PyObject *reap(PyObject *module, PyObject *unused)
 {
 	coll_py_reap();
@@ -114,6 +119,7 @@ static PyMethodDef methods[] = {
         {"stream", coll_py_stream_new_guarded, METH_VARARGS, NULL},
         {"group_begin", coll_py_group_begin, METH_NOARGS, NULL},
         {"group_end", coll_py_group_end_guarded, METH_O, NULL},
+        {"thread", thread, METH_NOARGS, NULL},
         {"reap", reap_guarded, METH_NOARGS, NULL},
         {0},
 };

@@ -2,8 +2,8 @@
  * Reduction operations made by users: functions in Python on memoryviews, and premultiplied sums.
  *
  * The library calls a function from the thread that makes the call or from its progress thread. An exception cannot
- * pass through it: the first one is kept in the communicator, later parts are left as they are, and when the call ends
- * the communicator is aborted and the exception raised.
+ * pass through it: the first one is kept in the communicator and raised when the call ends. The communicator is aborted
+ * at once, before the part that was not reduced is sent on; later parts are left as they are.
  */
 #include <string.h>
 
@@ -12,54 +12,56 @@
 PyTypeObject *coll_py_op_type;
 atomic_bool coll_py_functions;
 
-/* A memoryview of count elements; without a letter of its own in Python, as unsigned integers of that size. */
-static PyObject *view_of(const void *data, size_t count, coll_dtype type, int flags)
+/* A memoryview of elements at `of`, bytes or a bytearray, whose reference is stolen; those without a letter of their
+ * own in Python are unsigned integers of that size. */
+static PyObject *view_of(PyObject *of, coll_dtype type)
 {
 	size_t bytes = coll_dtype_size(type);
 	const struct element *e = coll_py_element_of(type);
 	const char *letter = e && strcmp(e->format, "e") != 0 ? e->format : bytes == 2 ? "H" : "B";
-	PyObject *plain = PyMemoryView_FromMemory((char *)data, (Py_ssize_t)(count * bytes), flags), *typed;
+	PyObject *plain = of ? PyMemoryView_FromObject(of) : NULL, *typed;
 
 	typed = plain ? PyObject_CallMethod(plain, "cast", "s", letter) : NULL;
+	Py_XDECREF(of);
 	Py_XDECREF(plain);
 	return typed;
-}
-
-static void release(PyObject *view)
-{
-	PyObject *none = view ? PyObject_CallMethod(view, "release", NULL) : NULL;
-
-	if (view && !none)
-		PyErr_Clear(); /* the function kept a part of it */
-	Py_XDECREF(none);
-	Py_XDECREF(view);
 }
 
 static void keep_first(struct comm *c, PyObject *error)
 {
 	PyObject *none = NULL;
 
+	if (!error)
+		return;
+	coll_py_comm_abort_for(c, error);
 	if (!atomic_compare_exchange_strong(&c->failure, &none, error))
-		Py_XDECREF(error);
+		Py_DECREF(error);
 }
 
+/* The function works on copies: it may keep its arguments, or arrays over them, longer than the library keeps its
+ * memory. */
 static void call(void *arg, const void *left, void *inout, size_t count, coll_dtype type)
 {
 	PyGILState_STATE held = PyGILState_Ensure();
 	const struct op *op = arg;
-	struct comm *c = op->comm;
-	PyObject *a, *b, *result = NULL;
+	const Py_ssize_t bytes = (Py_ssize_t)(count * coll_dtype_size(type));
+	PyObject *a, *b, *copy, *result = NULL;
 
-	if (!c->failure) {
-		a = view_of(left, count, type, PyBUF_READ);
-		b = view_of(inout, count, type, PyBUF_WRITE);
-		if (a && b)
+	if (!op->comm->failure) {
+		copy = PyByteArray_FromStringAndSize(inout, bytes);
+		Py_XINCREF(copy);
+		b = view_of(copy, type);
+		a = b ? view_of(PyBytes_FromStringAndSize(left, bytes), type) : NULL;
+		if (a)
 			result = PyObject_CallFunctionObjArgs(op->function, a, b, NULL);
-		if (!result)
-			keep_first(c, coll_py_take_exception());
+		if (result)
+			memcpy(inout, PyByteArray_AsString(copy), (size_t)bytes);
+		else
+			keep_first(op->comm, coll_py_take_exception());
 		Py_XDECREF(result);
-		release(a);
-		release(b);
+		Py_XDECREF(a);
+		Py_XDECREF(b);
+		Py_XDECREF(copy);
 	}
 	PyGILState_Release(held);
 }
@@ -130,6 +132,17 @@ PyObject *coll_py_op_premul_sum(PyObject *self, PyObject *const *args, Py_ssize_
 	          : NULL;
 }
 
+/* The library calls it no more. */
+static PyObject *forget(struct op *op)
+{
+	PyObject *ops = op->comm->ops;
+
+	for (Py_ssize_t i = PyList_Size(ops) - 1; i >= 0; i--)
+		if (PyList_GetItem(ops, i) == (PyObject *)op)
+			return PyList_SetSlice(ops, i, i + 1, NULL) == 0 ? Py_NewRef(Py_None) : NULL;
+	Py_RETURN_NONE;
+}
+
 /* All ranks close the same operations in the same order. */
 static PyObject *op_close(PyObject *self, PyObject *unused)
 {
@@ -146,7 +159,7 @@ static PyObject *op_close(PyObject *self, PyObject *unused)
 	op->made = false;
 	if (st != COLL_OK)
 		return coll_py_raise(c, st, "op");
-	Py_RETURN_NONE;
+	return forget(op);
 }
 
 static void dealloc(PyObject *self)

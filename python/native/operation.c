@@ -45,15 +45,17 @@ PyObject *coll_py_prepare(PyObject *self, PyObject *const *args, Py_ssize_t narg
 	if (!o)
 		return NULL;
 	o->generation = coll_py_generation;
-	if (coll_py_request_make(&o->request, c, kind, values, c->device < 0 ? READER_NONE : READER_UNORDERED) != 0 ||
+	if (coll_py_request_make(&o->request, c, kind, values, NULL, true,
+	                         c->device < 0 ? READER_NONE : READER_UNORDERED) != 0 ||
 	    coll_py_comm_enter(c, "prepare") != 0)
 		goto fail;
 	coll_py_request_describe(&o->request, &d);
 	WITHOUT_GIL(st = coll_operation_prepare(&o->handle, &d, c->handle));
 	coll_py_comm_leave(c);
-	if (st == COLL_OK)
+	if (st == COLL_OK && coll_py_interrupted() == 0)
 		return (PyObject *)o;
-	coll_py_raise(c, st, "prepare");
+	if (st != COLL_OK)
+		coll_py_raise(c, st, "prepare");
 fail:
 	Py_DECREF((PyObject *)o);
 	return NULL;
@@ -83,7 +85,9 @@ static int begin(struct operation *o, PyObject *stream)
 		coll_py_raise_argument("start: the operation is started; wait for it first");
 		goto fail;
 	}
-	if (coll_py_request_pack(&o->request) != 0 || coll_py_comm_enter(c, "start") != 0)
+	if ((s && (coll_py_device_graph_fits(&o->request, s) != 0 || coll_py_stream_settle(s, &o->request) != 0)) ||
+	    coll_py_request_pack(&o->request) != 0 ||
+	    coll_py_comm_enter(c, "start") != 0)
 		goto fail;
 	WITHOUT_GIL(st = coll_operation_start(o->handle, s ? s->handle : NULL));
 	coll_py_comm_leave(c);
@@ -95,7 +99,7 @@ static int begin(struct operation *o, PyObject *stream)
 	o->stream = s;
 	if (s)
 		coll_py_device_mark(&o->request, s);
-	return 0;
+	return coll_py_interrupted();
 fail:
 	Py_XDECREF((PyObject *)s);
 	return -1;

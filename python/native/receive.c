@@ -2,7 +2,7 @@
  * Receive: a posted receive of a message with a tag (coll_irecv()).
  *
  * It owns the array until it has ended. One that is dropped before is cancelled; if that is too late, since its message
- * is under way, it goes to a list and ends there. The communicator ends those that are left.
+ * is under way, it goes to a list and ends there. The end of the communicator cancels those that are left.
  */
 #include "binding.h"
 
@@ -12,12 +12,33 @@ struct receive {
 	PyObject_HEAD struct request request;
 	coll_request *handle; /* NULL: it has ended */
 	unsigned generation;
-	bool waiting;             /* a thread is */
-	PyObject *result, *error; /* of one that has ended */
-	struct receive *next;     /* in the list of dropped ones, which holds it */
+	bool waiting;                             /* a thread is */
+	bool withdrawn;                           /* by the end of the communicator */
+	PyObject *result, *error;                 /* of one that has ended */
+	struct receive *next;                     /* in the list of dropped ones, which holds it */
+	struct receive *next_posted, **posted_at; /* in the list of those that have not ended, which does not */
 };
 
-static struct receive *dropped;
+static struct receive *dropped, *posted;
+
+static void post(struct receive *v)
+{
+	v->next_posted = posted;
+	v->posted_at = &posted;
+	if (posted)
+		posted->posted_at = &v->next_posted;
+	posted = v;
+}
+
+static void unpost(struct receive *v)
+{
+	if (!v->posted_at)
+		return;
+	*v->posted_at = v->next_posted;
+	if (v->next_posted)
+		v->next_posted->posted_at = v->posted_at;
+	v->posted_at = NULL;
+}
 
 /* ---- The end ---- */
 
@@ -26,6 +47,7 @@ static void finish(struct receive *v, coll_status st, const coll_message_info *i
 	const struct request *r = &v->request;
 	size_t unit = r->count && r->in.items ? r->count / r->in.items : 1;
 
+	unpost(v);
 	if (st == COLL_OK) {
 		coll_py_request_unpack(&v->request);
 		v->result = PyObject_CallFunction(coll_py_hooks[HOOK_MESSAGE], "iin", info->source, info->tag,
@@ -77,19 +99,52 @@ void coll_py_receives_reap(void)
 	}
 }
 
+static struct receive *first_posted(const struct comm *c)
+{
+	for (struct receive *v = posted; v; v = v->next_posted)
+		if (v->request.comm == c && !v->withdrawn && !v->waiting && v->generation == coll_py_generation)
+			return v;
+	return NULL;
+}
+
+void coll_py_receives_cancel(struct comm *c)
+{
+	struct receive *v;
+
+	while ((v = first_posted(c)) != NULL) {
+		v->withdrawn = true;
+		Py_INCREF((PyObject *)v);
+		LIBRARY(coll_request_cancel(v->handle));
+		test(v);
+		Py_DECREF((PyObject *)v);
+	}
+}
+
+/* Take it back. False: too late. It may be dropped while an exception is on its way, which the end of a receive, that
+ * runs Python code, would lose. */
+static bool take_back(struct receive *v)
+{
+	PyObject *type, *value, *trace;
+	bool ended;
+
+	PyErr_Fetch(&type, &value, &trace);
+	LIBRARY(coll_request_cancel(v->handle));
+	ended = test(v);
+	PyErr_Restore(type, value, trace);
+	return ended;
+}
+
 static void dealloc(PyObject *self)
 {
 	struct receive *v = (struct receive *)self;
 
-	if (v->handle && v->generation == coll_py_generation) {
-		LIBRARY(coll_request_cancel(v->handle));
-		if (!test(v)) {
-			Py_INCREF(self); /* it lives on in the list */
-			v->next = dropped;
-			dropped = v;
-			return;
-		}
+	if (v->handle && v->generation == coll_py_generation && !take_back(v)) {
+		Py_INCREF(self); /* it lives on in the list */
+		v->next = dropped;
+		dropped = v;
+		return;
 	}
+	unpost(v);
 	if (v->request.comm)
 		coll_py_request_end(&v->request);
 	Py_CLEAR(v->result);
@@ -124,10 +179,13 @@ PyObject *coll_py_irecv(PyObject *self, PyObject *const *args, Py_ssize_t nargs)
 		goto fail;
 	WITHOUT_GIL(st = coll_irecv(r->out_address, r->count, r->type, r->root, r->tag, c->handle, &v->handle));
 	coll_py_comm_leave(c);
-	coll_py_reap();
 	if (st == COLL_OK)
+		post(v);
+	coll_py_reap();
+	if (st == COLL_OK && coll_py_interrupted() == 0)
 		return (PyObject *)v;
-	coll_py_raise(c, st, "irecv");
+	if (st != COLL_OK)
+		coll_py_raise(c, st, "irecv");
 fail:
 	Py_DECREF((PyObject *)v);
 	return NULL;

@@ -42,7 +42,7 @@ static int take_in(struct request *r, PyObject *x)
 		coll_py_raise_argument("%s: x is None", coll_py_name_of(r));
 		return -1;
 	}
-	if (coll_py_view_take(&r->in, x, "x", r->reader) != 0)
+	if (coll_py_view_take(&r->in, x, "x", r->kept, r->reader) != 0)
 		return -1;
 	r->has_in = true;
 	r->type = r->in.element->wire;
@@ -96,8 +96,9 @@ static PyObject *make_like(const struct request *r, PyObject *shape)
 	if (r->in.element->class == CLASS_OPAQUE)
 		return coll_py_raise_argument(
 		        "%s: elements of this type (%zu bytes each) need out=", coll_py_name_of(r), r->in.item_bytes);
-	return r->in.device ? coll_py_device_array_new(r->comm, shape, r->in.element)
-	                    : coll_py_block_new(NULL, shape, r->in.element);
+	if (!r->in.device)
+		return coll_py_block_new(NULL, shape, r->in.element);
+	return coll_py_device_graph_allocates(r) == 0 ? coll_py_device_array_new(r->comm, shape, r->in.element) : NULL;
 }
 
 /* Bytes of no type go with any type of one byte. */
@@ -121,7 +122,7 @@ static int take_out(struct request *r, PyObject *out, PyObject *shape, size_t co
 	if (!out)
 		out = made = make_like(r, shape);
 	Py_DECREF(shape);
-	if (!out || coll_py_view_take(&r->out, out, "out", r->reader) != 0)
+	if (!out || coll_py_view_take(&r->out, out, "out", r->kept, r->reader) != 0)
 		goto end;
 	r->has_out = true;
 	if (r->out.readonly) {
@@ -335,8 +336,10 @@ static int make_scatter(struct request *r, PyObject *const *values)
 /* A rank and a tag; a receive takes any of either for -1. */
 static int set_tag(struct request *r, PyObject *peer, PyObject *tag)
 {
-	long least = r->kind == CALL_RECV ? -1 : 0, n = PyLong_AsLong(tag), from = PyLong_AsLong(peer);
+	long least = r->kind == CALL_RECV ? -1 : 0, n = PyLong_AsLong(tag), from = peer ? PyLong_AsLong(peer) : 0;
 
+	if (!peer)
+		coll_py_raise_argument("%s: peer is None", coll_py_name_of(r));
 	if (PyErr_Occurred())
 		return -1;
 	if (n < least || n > INT32_MAX) {
@@ -423,33 +426,36 @@ static void clear(struct request *r)
 	r->op_object = r->result = NULL;
 }
 
-static int build(struct request *r, struct comm *c, enum call_kind kind, PyObject *const *values, intptr_t reader)
+static int build(struct request *r, struct comm *c, enum call_kind kind, PyObject *const *values, struct stream *s,
+                 bool kept, intptr_t reader)
 {
 	clear(r);
+	r->kept = kept;
 	r->reader = reader;
 	r->comm = c;
 	r->kind = kind;
 	Py_INCREF((PyObject *)c);
-	if (make(r, values) == 0 && coll_py_request_pack(r) == 0)
+	if (make(r, values) == 0 && (!s || coll_py_stream_settle(s, r) == 0) && coll_py_request_pack(r) == 0)
 		return 0;
 	coll_py_request_end(r);
 	return -1;
 }
 
 int coll_py_request_make(struct request *r, struct comm *c, enum call_kind kind, PyObject *const *values,
-                         intptr_t reader)
+                         struct stream *s, bool kept, intptr_t reader)
 {
 	if (kind == CALL_RECV && values[ARG_TAG] && (values[ARG_STREAM] || coll_py_group_open())) {
 		coll_py_raise_argument(
 		        "recv: with a tag it takes no stream and stands in no group; irecv() does not wait");
 		return -1;
 	}
-	return build(r, c, kind, values, reader);
+	return build(r, c, kind, values, s, kept, reader);
 }
 
 int coll_py_receive_make(struct request *r, struct comm *c, PyObject *const *values)
 {
-	return build(r, c, CALL_RECV, values, coll_py_device_reader(c, NULL) ? READER_UNORDERED : READER_NONE);
+	return build(r, c, CALL_RECV, values, NULL, true,
+	             coll_py_device_reader(c, NULL) ? READER_UNORDERED : READER_NONE);
 }
 
 /* ---- Start and end ---- */
@@ -468,12 +474,19 @@ int coll_py_request_pack(struct request *r)
 	return 0;
 }
 
+const struct view *coll_py_request_written(const struct request *r)
+{
+	if (r->same)
+		return r->kind == CALL_BROADCAST && r->root == r->comm->rank ? NULL : &r->in;
+	return r->has_out ? &r->out : NULL;
+}
+
 void coll_py_request_unpack(struct request *r)
 {
-	if (r->same && !r->in.readonly)
-		coll_py_view_unpack(&r->in);
-	if (r->has_out)
-		coll_py_view_unpack(&r->out);
+	const struct view *v = coll_py_request_written(r);
+
+	if (v)
+		coll_py_view_unpack(v);
 }
 
 void coll_py_request_end(struct request *r)

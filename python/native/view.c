@@ -362,7 +362,17 @@ static int refuse_device(const char *what, intptr_t reader)
 	return -1;
 }
 
-static int from_table(struct view *v, PyObject *object, const char *what, const struct dl_exchange *table,
+/* A tensor of torch may be given other memory (x.data = y), and so may what its table hands out: its storage is held.
+ */
+static int hold_storage(struct view *v, PyObject *object)
+{
+	if (!PyObject_HasAttrString(object, "untyped_storage"))
+		return 0;
+	v->storage = PyObject_CallMethod(object, "untyped_storage", NULL);
+	return v->storage ? 0 : -1;
+}
+
+static int from_table(struct view *v, PyObject *object, const char *what, const struct dl_exchange *table, bool kept,
                       intptr_t reader)
 {
 	struct dl_tensor t;
@@ -372,7 +382,7 @@ static int from_table(struct view *v, PyObject *object, const char *what, const 
 			PyErr_Format(PyExc_ValueError, "%s is not a plain tensor", what);
 		return -1;
 	}
-	if (from_tensor(v, &t, what, reader) != 0)
+	if (from_tensor(v, &t, what, reader) != 0 || (kept && hold_storage(v, object) != 0))
 		return -1;
 	/* The table waits for nothing: the work of that library goes on in its stream. */
 	if (v->device && table->current_stream && reader != READER_UNORDERED) {
@@ -383,12 +393,12 @@ static int from_table(struct view *v, PyObject *object, const char *what, const 
 	return check_lazy(v, object, what);
 }
 
-static int fill(struct view *v, PyObject *object, const char *what, intptr_t reader)
+static int fill(struct view *v, PyObject *object, const char *what, bool kept, intptr_t reader)
 {
 	const struct known k = ask(object);
 
 	switch (k.way) {
-	case WAY_TABLE: return from_table(v, object, what, k.table, reader);
+	case WAY_TABLE: return from_table(v, object, what, k.table, kept, reader);
 	case WAY_BUFFER:
 		if (PyObject_GetBuffer(object, &v->buffer, PyBUF_STRIDES | PyBUF_FORMAT) == 0)
 			return from_buffer(v);
@@ -434,12 +444,12 @@ static int check_device(const struct view *v, const char *what)
 	return -1;
 }
 
-int coll_py_view_take(struct view *v, PyObject *object, const char *what, intptr_t reader)
+int coll_py_view_take(struct view *v, PyObject *object, const char *what, bool kept, intptr_t reader)
 {
 	memset(v, 0, sizeof(*v));
 	Py_INCREF(object);
 	v->owner = object;
-	if (fill(v, object, what, reader) == 0 && check_device(v, what) == 0)
+	if (fill(v, object, what, kept, reader) == 0 && check_device(v, what) == 0)
 		return 0;
 	explain(object, what);
 	coll_py_view_release(v);
@@ -474,6 +484,7 @@ void coll_py_view_release(struct view *v)
 	free(v->packed);
 	v->packed = NULL;
 	v->owner = NULL;
+	Py_CLEAR(v->storage);
 	Py_XDECREF(owner);
 }
 
@@ -487,6 +498,60 @@ static void copy(const struct view *v, int d, char *at, char **packed, bool out)
 	}
 	for (int64_t i = 0; i < v->shape[d]; i++)
 		copy(v, d + 1, at + i * v->strides[d] * v->stride_unit, packed, out);
+}
+
+/* Where the elements lie: runs of bytes in [low, high), whose begins differ by multiples of step. */
+struct span {
+	int64_t low, high, run, step;
+};
+
+static int64_t divisor(int64_t a, int64_t b)
+{
+	while (b) {
+		const int64_t rest = a % b;
+
+		a = b;
+		b = rest;
+	}
+	return a < 0 ? -a : a;
+}
+
+static struct span span_of(const struct view *v)
+{
+	struct span s = {.low = (intptr_t)v->data, .run = (int64_t)v->item_bytes};
+	int d = v->ndim;
+
+	if (v->contiguous) {
+		s.run = (int64_t)(v->items * v->item_bytes);
+		s.high = s.low + s.run;
+		return s;
+	}
+	while (d > 0 && v->strides[d - 1] * v->stride_unit == s.run)
+		s.run *= v->shape[--d];
+	s.high = s.low + s.run;
+	while (d-- > 0) {
+		const int64_t stride = v->strides[d] * v->stride_unit;
+
+		if (v->shape[d] > 1)
+			s.step = divisor(s.step, stride);
+		*(stride < 0 ? &s.low : &s.high) += (v->shape[d] - 1) * stride;
+	}
+	return s;
+}
+
+bool coll_py_view_overlaps(const struct view *v, const struct view *w)
+{
+	const struct span a = span_of(v), b = span_of(w);
+	const int64_t step = divisor(a.step, b.step), between = b.low - a.low;
+	int64_t apart;
+
+	if (v->items == 0 || w->items == 0 || a.low >= b.high || b.low >= a.high)
+		return false;
+	if (step == 0)
+		return true;
+	/* Such as two columns of one matrix. */
+	apart = (between % step + step) % step;
+	return apart < a.run || apart + b.run > step;
 }
 
 int coll_py_view_pack(struct view *v, bool filled, void **address)

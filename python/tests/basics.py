@@ -4,6 +4,7 @@ import array
 import ctypes
 import pickle
 import struct
+import sys
 
 import coll
 from ranks import check, equal, floats, main, raises
@@ -135,7 +136,12 @@ def test_arguments(comm):
     raises(coll.ArgumentError, comm.broadcast, x, -1, says="root is")
     raises(coll.ArgumentError, comm.all_gather, x, counts=[3] * (comm.size + 1), says="one for each")
     raises(coll.ArgumentError, comm.all_gather, x, counts=[4] * comm.size, says="x has 3 elements")
-    raises((coll.ArgumentError, OverflowError), comm.all_gather, x, counts=[-1] * comm.size)
+    for wrong in (-1, "3", 1 << 64):
+        raises(coll.ArgumentError, comm.all_gather, x, counts=[wrong] * comm.size, says="counts")
+    raises(coll.ArgumentError, comm.all_gather, x, counts=3, says="counts")
+    raises(coll.ArgumentError, comm.all_gather, x, counts=comm.empty((comm.size, 1), "i32"), says="counts")
+    raises(coll.ArgumentError, comm.send, x, None, tag=1, says="peer is None")
+    raises(coll.ArgumentError, comm.explain, "all_reduce", -1, says="count")
     raises(coll.ArgumentError, comm.all_to_all, x, in_counts=[1] * comm.size, says="go together")
     raises(ValueError, comm.all_reduce, x, "summ")
     raises(TypeError, comm.all_reduce, says="misses argument 'x'")
@@ -218,7 +224,37 @@ class Crafted:
         return new(ctypes.addressof(self.tensor), b"dltensor", None)
 
 
+def fortran(x):
+    """A view in the order of Fortran, which only C code asks for."""
+    view, get = ctypes.create_string_buffer(200), ctypes.pythonapi.PyObject_GetBuffer
+    get.argtypes = [ctypes.py_object, ctypes.c_void_p, ctypes.c_int]
+    get(x, view, 0x40 | 0x10 | 0x8)
+    ctypes.pythonapi.PyBuffer_Release(view)
+
+
+class Number:
+    """A number of an array library."""
+
+    def __init__(self, value):
+        self.value = value
+
+    def __index__(self):
+        return self.value
+
+
 def test_buffers(comm):
+    equal([comm.empty(s).shape for s in (Number(2), (Number(2), 3), [2], Number(0))], [(2,), (2, 3), (2,), (0,)])
+    ones = comm.empty(comm.size, "i32")
+    for i in range(comm.size):
+        ones[i] = 1
+    for counts in (ones, [Number(1)] * comm.size):
+        equal(comm.all_gather(floats(comm.rank), counts=counts).tolist(), list(range(comm.size)))
+    equal(list(ones), [1] * comm.size, "as a sequence")
+    raises(BufferError, ones.__dlpack__, dl_device=(2, 0))
+    ones.__dlpack__(dl_device=(1, 0))
+    equal(bytes(memoryview(comm.empty((2, 1), "i8")).tobytes("F")), b"\0\0")
+    raises(BufferError, fortran, comm.empty((2, 3), "i8"))
+    fortran(comm.empty((1, 3), "i8"))
     x = comm.empty((2, 3), "i16")
     equal((x.shape, x.dtype, x.nbytes, len(x), x.tolist()), ((2, 3), "i16", 12, 2, [[0] * 3] * 2))
     x[1, 2] = 5
@@ -257,6 +293,15 @@ def test_operations(comm):
     larger, right = comm.op(keep_larger), comm.op(last, commutative=False)
     equal(comm.all_reduce(x, larger).tolist(), [n - 1, 0, 5])
     equal(comm.all_reduce(x, right).tolist(), [n - 1, 1 - n, 5])
+    kept = []
+    keeper = comm.op(lambda left, inout: kept.append((left, inout)), commutative=False)
+    equal(comm.all_reduce(array.array("i", [comm.rank] * 9), keeper).tolist(), [n - 1] * 9)
+    check(n == 1 or kept)
+    for left, inout in kept:
+        equal(left.tolist() + inout.tolist(), [left[0]] * len(left) + [inout[0]] * len(left), "kept arguments have memory of their own")
+    before = sys.getrefcount(keeper)
+    keeper.close()
+    equal(sys.getrefcount(keeper), before - 1, "a closed operation is not kept")
     larger.close()
     raises(coll.ArgumentError, comm.all_reduce, x, larger, says="is closed")
     twice = comm.premul_sum(2.0)

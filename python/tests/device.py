@@ -316,6 +316,65 @@ def test_names_of_streams(comm):
     same(work.result(), ones * comm.size, "group")
 
 
+class Graph:
+    """What `record` does in a stream, launched as often as one likes."""
+
+    def __init__(self, stream, record):
+        graph, self.stream, self.launchable = cuda.c_void_p(), stream, cuda.c_void_p()
+        cuda.call("cuStreamBeginCapture_v2", cuda.c_void_p(stream.number), 0)
+        try:
+            record()
+        finally:
+            cuda.call("cuStreamEndCapture", cuda.c_void_p(stream.number), cuda.byref(graph))
+        cuda.call("cuGraphInstantiateWithFlags", cuda.byref(self.launchable), graph, cuda.c_uint64(0))
+        cuda.call("cuGraphDestroy", graph)
+
+    def launch(self):
+        cuda.call("cuGraphLaunch", self.launchable, cuda.c_void_p(self.stream.number))
+        self.stream.wait()
+
+    def end(self):
+        cuda.call("cuGraphExecDestroy", self.launchable)
+
+
+def test_graphs(comm):
+    """Calls of a stream that is being captured run at each launch, with the data of that launch."""
+    stream, ones, n = cuda.Stream(), np.ones(6, "f4"), comm.size
+    x, sums, products, all_of = (cuda.Array(of) for of in (ones, ones, ones, np.ones((n, 6), "f4")))
+    operation = comm.prepare("all_reduce", x, "max", out=cuda.Array(ones))
+
+    def record():
+        work = comm.all_reduce(x, out=sums, stream=stream)
+        check(work.done() and work.wait() is None, "a work of a graph has nothing to wait for")
+        with coll.group():
+            comm.all_gather(x, out=all_of, stream=stream)
+            comm.all_reduce(x, "prod", out=products, stream=stream)
+        operation.start(stream)
+        operation.wait()
+        # Refused, and the capture goes on.
+        for refused, says in ((lambda: comm.all_reduce(x, stream=stream), "out="),
+                              (lambda: comm.all_reduce(ones, out=sums, stream=stream), "device memory"),
+                              (lambda: comm.all_reduce(x, out=np.ones(6, "f4"), stream=stream), "device memory"),
+                              (lambda: comm.send(x, (comm.rank + 1) % n, tag=3, stream=stream), "1217")):
+            raises(coll.UnsupportedError, refused, says=says)
+        x.entries["stream"] = stream.number
+        raises(coll.UnsupportedError, lambda: comm.all_reduce(x, out=sums), says="give stream=")
+        del x.entries["stream"]
+        check(comm.empty_on_device(5) is not None, "memory, meanwhile")
+
+    graph = Graph(stream, record)
+    for launch in range(5):
+        own = [ones * (r + 1 + launch) for r in range(n)]
+        cuda.write(x.address, own[comm.rank].tobytes())
+        graph.launch()
+        same(sums, reduce_in("sum", own), "launch", launch)
+        same(products, reduce_in("prod", own), "launch", launch)
+        same(all_of, np.stack(own), "launch", launch)
+        same(operation.wait(), reduce_in("max", own), "launch", launch)
+        same(comm.all_reduce(x), reduce_in("sum", own), "between launches")
+    graph.end()
+
+
 def test_refused(comm):
     ones = np.ones(6, "f4")
     freed = cuda.Array(ones)
@@ -423,4 +482,4 @@ def main(*tests):
 
 if __name__ == "__main__":
     sys.exit(main(test_every_call, test_in_streams, test_mixed, test_interface, test_results, test_dlpack, test_order, test_readers_wait,
-                  test_names_of_streams, test_refused, test_lifetimes, test_exception, test_devices_are_named))
+                  test_names_of_streams, test_graphs, test_refused, test_lifetimes, test_exception, test_devices_are_named))

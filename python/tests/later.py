@@ -4,6 +4,7 @@ import array
 import asyncio
 import gc
 import threading
+import time
 import weakref
 
 import coll
@@ -83,6 +84,41 @@ def test_streams(comm):
     two.wait()
     equal(x.tolist(), [comm.size ** 2])
     raises(TypeError, two.wait_event, one)
+
+
+def test_order_of_copies(comm):
+    """Arrays that are not contiguous are copied and written back, in the order of the stream."""
+    n, stream, late = comm.size, comm.stream(), []
+
+    def hold_up(left, inout):
+        time.sleep(0.1)
+        for i, v in enumerate(left):
+            inout[i] += v
+
+    slow = comm.op(hold_up)
+
+    def column(data, k):
+        return memoryview(data)[k::2]
+
+    data = array.array("i", [1] * 8)
+    first, second, whole = column(data, 0), column(data, 1), memoryview(data)
+    late.append(comm.all_reduce(first, slow, out=first, stream=stream))
+    late.append(comm.all_reduce(first, out=first, stream=stream))  # what the last one wrote
+    late.append(comm.all_reduce(whole, out=whole, stream=stream))  # contiguous, over what a copy is written back to
+    late.append(comm.all_reduce(second, out=second, stream=stream))  # a copy of what the last one wrote
+    result = comm.all_reduce(whole, stream=stream)
+    stream.wait()
+    equal(data.tolist(), [n ** 3, n ** 2] * 4)
+    equal(result.result().tolist(), [n ** 4, n ** 3] * 4)
+    # Columns beside each other do not meet: the second call waits for nothing.
+    if n > 1:
+        got, sent = array.array("i", bytes(32)), array.array("i", [comm.rank] * 4)
+        left, right = (comm.rank - 1) % n, (comm.rank + 1) % n
+        one = comm.recv(column(got, 0), left, stream=stream)
+        two = comm.recv(column(got, 1), left, stream=stream)
+        comm.send(sent, right), comm.send(sent, right)
+        one.wait(20), two.wait(20)
+        equal(got.tolist(), [left] * 8)
 
 
 def test_callbacks(comm):
@@ -212,7 +248,6 @@ def test_other_thread(comm):
         check("barrier" in errors[0] and "recv" in errors[0], errors[0])
     elif comm.rank == 1:
         # Late enough that the other thread has looked; if not, the test checks less.
-        import time
         time.sleep(0.3)
         comm.send(floats(0), 0)
         check(True)
@@ -237,5 +272,5 @@ def test_many_threads(comm):
     equal(sums, [[28, 8 * 49]] * 8)
 
 
-main(test_work, test_time_limit, test_dropped, test_streams, test_callbacks, test_function_while_looking, test_groups, test_prepared, test_other_thread,
+main(test_work, test_time_limit, test_dropped, test_streams, test_order_of_copies, test_callbacks, test_function_while_looking, test_groups, test_prepared, test_other_thread,
      test_many_threads)

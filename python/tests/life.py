@@ -17,10 +17,10 @@ HEAD = "import array, os, sys, threading, time, signal, coll\nx = array.array('f
 LIMIT_S = 60
 
 
-def start(program, ranks=2, **env):
+def start(program, ranks=2, head=HEAD, **env):
     kept = {k: v for k, v in os.environ.items() if not k.startswith("COLL_")}
     kept.update(env, PYTHONPATH=os.path.join(BUILD, "python"))
-    return subprocess.Popen([os.path.join(BUILD, "tools", "collrun"), "-n", str(ranks), PYTHON, "-c", HEAD + program],
+    return subprocess.Popen([os.path.join(BUILD, "tools", "collrun"), "-n", str(ranks), PYTHON, "-c", head + program],
                             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=kept, start_new_session=True)
 
 
@@ -34,8 +34,8 @@ def end(process):
     return process.returncode, out, err
 
 
-def run(program, ranks=2, **env):
-    return end(start(program, ranks, **env))
+def run(program, ranks=2, head=HEAD, **env):
+    return end(start(program, ranks, head, **env))
 
 
 def check(condition, *facts):
@@ -71,6 +71,26 @@ def exception_in_thread():
     check(re.search(r"\[0\] .*rank 1 aborted the communicator: OSError: disk", out), out)
 
 
+def exception_in_other_thread():
+    """Threads that come later have used nothing, though Python gives them the identifier of one that did."""
+    code, out, err = run("c = coll.init()\ndef bad(): raise OSError('mine')\n"
+                         "def after(f): t = threading.Thread(target=f); t.start(); t.join(); return t.ident\n"
+                         "user = after(lambda: c.all_reduce(x))\n"
+                         "if c.rank == 1: print('again', user in [after(bad) for _ in range(20)])\nprint(c.all_reduce(x).tolist())")
+    check(code == 0 and out.count("[2.0, 4.0]") == 2 and "again True" in out, code, out, err)
+
+
+def exception_handled():
+    """A program that prints an error by the hook, or has a console do so, goes on, and so do the others."""
+    for handled in ("  try: 1 / 0\n  except Exception: sys.excepthook(*sys.exc_info())\n",
+                    "  import code; code.InteractiveInterpreter().runsource('1/0')\n",
+                    "  import code; code.InteractiveInterpreter(globals()).runsource('1/0')\n",
+                    "  def f():\n    try: 1 / 0\n    except Exception: sys.excepthook(*sys.exc_info())\n"
+                    "  t = threading.Thread(target=f); t.start(); t.join()\n"):
+        code, out, err = run("c = coll.init()\nif c.rank == 0:\n" + handled + "c.all_reduce(x)\nif c.rank:\n  time.sleep(.3)\n  c.close()\n")
+        check(code == 0 and "ZeroDivisionError" in err and "abort" not in err, code, out, err)
+
+
 def exception_in_hook_of_others():
     """A program with a hook of its own that does not call ours: the exit aborts."""
     code, out, err = run("sys.excepthook = lambda *a: print('hook')\nc = coll.init()\nc.barrier()\n"
@@ -81,9 +101,15 @@ def exception_in_hook_of_others():
 
 def exits():
     """A normal exit destroys: no complaints of the other ranks, children included; sys.exit() too."""
-    for last in ("", "sys.exit(0)", "c.close()"):
+    for last in ("", "sys.exit(0)", "c.close()", "with c:\n  if c.rank == 0: c.send(x, 1); sys.exit(0)\n  time.sleep(.3); c.recv(x, 0)"):
         code, out, err = run("c = coll.init()\nd = c.split(0)\ne = d.duplicate()\nd.all_reduce(x)\n" + last)
         check(code == 0 and not err.strip(), last, code, out, err)
+    # A posted receive that nobody answers is no reason to wait, nor an error.
+    for end in ("if c.rank: r = c.irecv(x, 0, 3)\nelse: c.close()\n", "r = c.irecv(x, 0, 3)\nc.close()\n",
+                "r = c.irecv(x, 0, 3)\n"):
+        code, out, err = run("import atexit\natexit.register(lambda: print('quick', time.monotonic() - t < 2))\nimport coll\n"
+                             "c = coll.init()\nc.barrier()\nt = time.monotonic()\n" + end, head="import array, time\nx = array.array('f', [1])\n")
+        check(code == 0 and not err.strip() and out.count("quick True") == 2, end, code, out, err)
 
 
 def exit_with_work():
@@ -167,6 +193,11 @@ def function_raises():
                          "  for i, v in enumerate(a): b[i] += v\nop = c.op(f)\n"
                          "try:\n  while True: c.all_reduce(x, op)\nexcept Exception as e: print(type(e).__name__, e)")
     check("[1] ValueError bad op" in out and re.search(r"\[0\] AbortedError .*ValueError: bad op", out), out, err)
+    # One call of many parts: the others do not take it for complete.
+    code, out, err = run("c = coll.init()\ndef f(a, b):\n  if c.rank == 1: raise ValueError('bad op')\n"
+                         "op, y = c.op(f), array.array('d', bytes(8000000))\nc.barrier()\n"
+                         "try: c.all_reduce(y, op); print('complete')\nexcept Exception as e: print(type(e).__name__, e)")
+    check("[1] ValueError bad op" in out and re.search(r"\[0\] AbortedError .*ValueError: bad op", out), out, err)
 
 
 def aborted():
@@ -201,6 +232,16 @@ def interrupted():
     check("[0] [2.0, 4.0] 1" in out, out, err)
 
 
+def receive_dropped():
+    """A receive that is dropped while an exception is on its way leaves that exception alone."""
+    code, out, err = run("c = coll.init()\nif c.rank == 0:\n"
+                         "  try: c.irecv(x, 1, 5).wait(timeout=.1)\n  except TimeoutError: print('in time')\n"
+                         "  try: [c.irecv(x, 1, 5), 1 / 0]\n  except ZeroDivisionError: print('zero')\n"
+                         "  threading.Timer(.3, os.kill, [os.getpid(), signal.SIGINT]).start()\n"
+                         "  try: c.recv_object(1, tag=4)\n  except KeyboardInterrupt: print('stopped')\nc.barrier()")
+    check(code == 0 and all(f"[0] {word}" in out for word in ("in time", "zero", "stopped")), code, out, err)
+
+
 def interrupted_creation():
     code, out, err = run("if os.environ['COLL_RANK'] == '0':\n"
                          "  threading.Timer(0.3, os.kill, [os.getpid(), signal.SIGINT]).start()\n"
@@ -227,6 +268,12 @@ def memory_outlives():
                          "  v = memoryview(d.empty(4))\n  v[1] = 3\n  d.close()\n"
                          "print(m[5], v[1], c.closed, d.closed)\ndel m, v")
     check(code == 0 and out.count("2.0 3.0 True True") == 2 and not err.strip(), code, out, err)
+    # And to the end of the interpreter; only one rank has some.
+    code, out, err = run("import atexit\natexit.register(lambda: print('kept', kept and kept[0][5]))\n"
+                         "class Last:\n  def __del__(self): print('last', kept and kept[0][5])\nimport coll\n"
+                         "c = coll.init()\nd = c.split(0)\nkept = [memoryview(d.empty(1 << 20))] if c.rank else []\nlast = Last()\n"
+                         "d.barrier()\n", head="")
+    check(code == 0 and not err.strip() and "[1] kept 0.0" in out and "[1] last 0.0" in out and "[0] last []" in out, code, out, err)
 
 
 def interactive():
@@ -248,8 +295,9 @@ def names_itself():
     check("1234 True" in done.stdout and "True 0." in done.stdout, done.stdout, done.stderr)
 
 
-CASES = [exception, exception_in_with, exception_in_thread, exception_in_hook_of_others, exits, exit_with_work, forks, workers,
-         killed, late, mismatch, function_raises, aborted, interrupted, interrupted_creation, groups_are_cheap, memory_outlives, interactive, names_itself]
+CASES = [exception, exception_in_with, exception_in_thread, exception_in_other_thread, exception_handled,
+         exception_in_hook_of_others, exits, exit_with_work, forks, workers,
+         killed, late, mismatch, function_raises, aborted, interrupted, receive_dropped, interrupted_creation, groups_are_cheap, memory_outlives, interactive, names_itself]
 
 
 def main():

@@ -83,5 +83,33 @@ def test_work(comm):
     check(all(w.result().sum().item() == 1000 * comm.size for w in works))
 
 
+def test_other_memory(comm):
+    """The program gives a tensor other memory while a call is at the old one: that stays mapped."""
+    left, right = (comm.rank - 1) % comm.size, (comm.rank + 1) % comm.size
+
+    def big():
+        return torch.ones(8 << 20)
+
+    def swap(x):
+        x.data = torch.zeros(1)
+
+    x, y, stream = big(), big(), comm.stream()
+    go = comm.irecv(torch.zeros(1), left, 1)
+    work, receive = comm.all_reduce(x, out=x, stream=stream), comm.irecv(y, left, 2)
+    swap(x), swap(y)
+    comm.send(torch.ones(1), right, tag=1)
+    comm.send(big(), right, tag=2)
+    go.wait(), work.wait()
+    check(receive.wait().elements == 8 << 20 and x.tolist() == y.tolist() == [0])
+    x, y = big(), big()
+    operation = comm.prepare("all_reduce", x, out=x)
+    swap(x)
+    operation()
+    with coll.group():
+        comm.all_reduce(y, out=y)
+        swap(y)
+    check(y.tolist() == [0])
+
+
 if __name__ == "__main__":
-    sys.exit(main(test_sums, test_moves, test_refused, test_conjugated, test_work))
+    sys.exit(main(test_sums, test_moves, test_refused, test_conjugated, test_work, test_other_memory))

@@ -98,6 +98,31 @@ TOGETHER = [
       "futures = [w.get_future().then(lambda f, w=w: w.result()[0][0].item()) for w in works]\n"
       "print(sum(torch.futures.wait_all(futures)))\n",
       lambda out, err: out.count("[32.0, 32.0]") == 2 and out.count(" 40.0") == 2),
+    # A pending receive keeps no tensors of later calls; those of calls that nobody keeps go with them.
+    ("let_go", "import weakref\npending = dist.irecv(torch.zeros(1), 1 - rank, tag=7)\n"
+      "def memory():\n  x, y = torch.ones(9), torch.ones(9, 2)[:, 0]\n"
+      "  dist.all_reduce(x, async_op=True).wait()\n  dist.all_reduce(y, async_op=True).wait()\n"
+      "  return weakref.ref(x), weakref.ref(y)\n"
+      "refs = [r for _ in range(20) for r in memory()]\ndist.barrier()\nleft = sum(r() is not None for r in refs)\n"
+      "assert left == 0, left\ndist.send(torch.ones(1), 1 - rank, tag=7)\npending.wait()\n",
+      lambda out, err: True),
+    # A send does not look at each of those that wait for their receives.
+    ("sends", "looks, plain = [], coll.Work.done\ncoll.Work.done = lambda w: looks.append(w) or plain(w)\n"
+      "sent = [dist.isend(torch.ones(1 << 16), 1 - rank, tag=i) for i in range(40)]\ncoll.Work.done = plain\n"
+      "y = torch.zeros(1 << 16)\nfor i in range(40): dist.recv(y, 1 - rank, tag=i)\n"
+      "for w in sent: w.wait()\nassert len(looks) <= 40, len(looks)\n",
+      lambda out, err: True),
+    # Results for tensors of inference mode are copied by another thread.
+    ("inference", "with torch.inference_mode():\n  x, parts = torch.ones(4, 2)[:, 0], [torch.zeros(2) for _ in range(size)]\n"
+      "  dist.all_reduce(x, async_op=True).get_future().wait()\n"
+      "  dist.all_gather(parts, torch.ones(2), async_op=True).get_future().wait()\n"
+      "  print(x.tolist(), parts[1].tolist())\n",
+      lambda out, err: out.count("[2.0, 2.0, 2.0, 2.0] [1.0, 1.0]") == 2),
+    # Two threads: calls of one are not collected by the other.
+    ("coalescing", "g, done = dist.group.WORLD, []\ng._start_coalescing()\ndist.all_reduce(torch.ones(2), async_op=True)\n"
+      "def other():\n  x = torch.ones(3)\n  dist.all_reduce(x)\n  done.append(x.tolist())\n"
+      "t = threading.Thread(target=other); t.start(); t.join()\nprint(done, len(g._collected()))\ng._end_coalescing().wait()\n",
+      lambda out, err: out.count("[[2.0, 2.0, 2.0]] 1") == 2),
     # Workers of a DataLoader are forked, and end; the groups of their parent go on.
     ("forks", DDP + "class D(torch.utils.data.Dataset):\n  def __len__(self): return 32\n"
       "  def __getitem__(self, i): return torch.full((64,), float(i))\n"
@@ -118,6 +143,31 @@ def together():
     for name, _, holds in TOGETHER:
         check(out.count(f"end of {name}\n") == 2 and holds(out, err), name, code, out, err)
     check(code == 0, code, out, err)
+
+
+def interrupted():
+    """What a signal handler raises reaches the caller, of whichever type it is."""
+    code, out, err = run(INIT + "class Preempted(ValueError): pass\ndef stop(*a): raise Preempted('preempted')\ndist.barrier()\n"
+                         "signal.signal(signal.SIGALRM, stop)\nif rank == 0:\n  signal.setitimer(signal.ITIMER_REAL, .3)\n"
+                         "  try: dist.all_reduce(torch.ones(2))\n  except Preempted as e: print('stopped', e)\nelse: time.sleep(1)")
+    check("[0] stopped preempted" in out, out, err)
+
+
+def absent():
+    """Messages of a monitored_barrier() that failed let nobody through a later one."""
+    code, out, err = run("from datetime import timedelta\n" + INIT + "def meet(s):\n"
+                         "  try: dist.group.WORLD.monitored_barrier(timedelta(seconds=s)); print('passed')\n"
+                         "  except dist.DistBackendError as e: print('missing')\n"
+                         "dist.barrier()\nif rank == 0:\n  meet(.1)\n  dist.barrier()\n  meet(.3)\nelse:\n  time.sleep(.3)\n  meet(.1)\n  dist.barrier()\n"
+                         "dist.barrier()\nif rank == 1: dist.group.WORLD._barriers = 2\nmeet(20)\n")
+    check(code == 0 and out.count("[0] missing") == 2 and out.count("[1] missing") == 1 and out.count("passed") == 2, out, err)
+
+
+def long_limit():
+    """Longer than the library can count."""
+    code, out, err = run(INIT.replace("('coll')", "('coll', timeout=__import__('datetime').timedelta(days=3000))") +
+                         "x = torch.ones(2)\ndist.all_reduce(x)\nprint(x.tolist())")
+    check(code == 0 and out.count("[2.0, 2.0]") == 2, out, err)
 
 
 def failed_future():
@@ -155,9 +205,9 @@ def missing():
 
 def other_devices():
     """A list with other devices is refused with what to do, not taken over."""
-    code, out, err = run("for asked in ('cpu:coll,cuda:nccl', 'cuda:coll', 'cuda:gloo,cpu:coll'):\n"
+    code, out, err = run("for asked in ('cpu:coll,cuda:nccl', 'xpu:coll', 'cuda:gloo,cpu:coll', 'cpu:gloo,cuda:coll'):\n"
                          "  try: dist.init_process_group(asked)\n  except Exception as e: print(type(e).__name__, e)", ranks=1)
-    check(code == 0 and len(re.findall(r"ValueError coll: backend .* is for the CPU alone.*new_group", out)) == 3, code, out, err)
+    check(code == 0 and len(re.findall(r"ValueError coll: backend .*(torch would drop the rest.*new_group|not xpu)", out)) == 4, code, out, err)
 
 
 def abort_and_shutdown():
@@ -184,7 +234,8 @@ def torchrun():
     """Rank, size and store of torchrun."""
     import tempfile
     with tempfile.NamedTemporaryFile("w", suffix=".py") as f:
-        f.write(HEAD + INIT + "x = torch.ones(2)\ndist.all_reduce(x)\n"
+        # The store outlives the group, of which another is made.
+        f.write(HEAD + INIT + "dist.barrier()\ndist.destroy_process_group()\n" + INIT + "x = torch.ones(2)\ndist.all_reduce(x)\n"
                 # In one piece: both processes write to one pipe.
                 "os.write(1, f'{x.tolist()} {size}\\n'.encode())\ndist.destroy_process_group()\n")
         f.flush()
@@ -194,7 +245,7 @@ def torchrun():
     check(done.returncode == 0 and done.stdout.count("[2.0, 2.0] 2") == 2, done.stdout, done.stderr)
 
 
-CASES = [killed, exception, together, failed_future, late, missing, other_devices,
+CASES = [killed, exception, together, interrupted, absent, long_limit, failed_future, late, missing, other_devices,
          abort_and_shutdown, split, torchrun]
 
 

@@ -3,6 +3,8 @@
 Values are small integers that every type holds exactly, and differ by rank and place: a swapped block or a lost tag is seen.
 """
 
+import time
+
 from torch_ranks import c10d, check, dist, equal, main, raises, rank, same, size, torch
 
 INTS = [torch.int8, torch.uint8, torch.int16, torch.uint16, torch.int32, torch.uint32, torch.int64, torch.uint64]
@@ -230,33 +232,38 @@ def test_moves():
                 moves(dtype, layout, count)
 
 
+def uneven(dtype, layout):
+    n, me = size(), rank()
+    counts = [(r * 3) % 5 for r in range(n)]
+    parts = [values(dtype, counts[r], r) for r in range(n)]
+    for later in (False, True):
+        outs = [place(torch.zeros_like(p), layout) for p in parts]
+        finish(dist.all_gather(outs, place(parts[me], layout), async_op=later))
+        for r in range(n):
+            same(outs[r].reshape(-1), parts[r], "uneven all_gather", r, dtype, layout)
+        outs = [place(torch.zeros_like(p), layout) for p in parts]
+        finish(dist.gather(place(parts[me], layout), outs if me == 0 else None, 0, async_op=later))
+        if me == 0:
+            for r in range(n):
+                same(outs[r].reshape(-1), parts[r], "uneven gather", r, dtype, layout)
+        out = place(torch.zeros_like(parts[me]), layout)
+        finish(dist.scatter(out, [place(p, layout) for p in parts] if me == 0 else None, 0, async_op=later))
+        same(out.reshape(-1), parts[me], "uneven scatter", dtype, layout)
+        if dtype in (torch.int16, torch.float64):
+            out = place(torch.zeros_like(parts[me]), layout)
+            finish(dist.reduce_scatter(out, [place(p, layout) for p in parts], async_op=later))
+            same(out.reshape(-1), parts[me] * n, "uneven reduce_scatter", dtype, layout)
+        outs = [place(torch.zeros(r + 2 * me, dtype=dtype), layout) for r in range(n)]
+        finish(dist.all_to_all(outs, [place(values(dtype, me + 2 * d, me, d), layout) for d in range(n)], async_op=later))
+        for r in range(n):
+            same(outs[r].reshape(-1), values(dtype, r + 2 * me, r, me), "uneven all_to_all", r, dtype, layout)
+
+
 def test_uneven():
     n, me = size(), rank()
     for dtype in (torch.int16, torch.bool, torch.float8_e4m3fn, torch.float64, torch.complex64):
         for layout in LAYOUTS:
-            counts = [(r * 3) % 5 for r in range(n)]
-            parts = [values(dtype, counts[r], r) for r in range(n)]
-            for later in (False, True):
-                outs = [place(torch.zeros_like(p), layout) for p in parts]
-                finish(dist.all_gather(outs, place(parts[me], layout), async_op=later))
-                for r in range(n):
-                    same(outs[r].reshape(-1), parts[r], "uneven all_gather", r, dtype, layout)
-                outs = [place(torch.zeros_like(p), layout) for p in parts]
-                finish(dist.gather(place(parts[me], layout), outs if me == 0 else None, 0, async_op=later))
-                if me == 0:
-                    for r in range(n):
-                        same(outs[r].reshape(-1), parts[r], "uneven gather", r, dtype, layout)
-                out = place(torch.zeros_like(parts[me]), layout)
-                finish(dist.scatter(out, [place(p, layout) for p in parts] if me == 0 else None, 0, async_op=later))
-                same(out.reshape(-1), parts[me], "uneven scatter", dtype, layout)
-                if dtype in (torch.int16, torch.float64):
-                    out = place(torch.zeros_like(parts[me]), layout)
-                    finish(dist.reduce_scatter(out, [place(p, layout) for p in parts], async_op=later))
-                    same(out.reshape(-1), parts[me] * n, "uneven reduce_scatter", dtype, layout)
-                outs = [place(torch.zeros(r + 2 * me, dtype=dtype), layout) for r in range(n)]
-                finish(dist.all_to_all(outs, [place(values(dtype, me + 2 * d, me, d), layout) for d in range(n)], async_op=later))
-                for r in range(n):
-                    same(outs[r].reshape(-1), values(dtype, r + 2 * me, r, me), "uneven all_to_all", r, dtype, layout)
+            uneven(dtype, layout)
     # Rows of two axes. Only rank 0 gives sizes where they are equal anyway.
     sent, got = [me + 2 * d for d in range(n)], [r + 2 * me for r in range(n)]
     x = torch.cat([values(torch.float32, 3 * (me + 2 * d), me, d) for d in range(n)]).view(-1, 3)
@@ -385,6 +392,57 @@ def test_large():
         same(whole[n - 1], x - me + n - 1, "outputs that are one piece of memory")
 
 
+def test_order_of_copies():
+    """What is copied in a call, and written back after it, is in the order of the calls."""
+    n, g = size(), dist.group.WORLD
+
+    def gathered(x):
+        outs = [torch.empty(x.numel()) for _ in range(n)]
+        dist.all_gather(outs, x)
+        return outs[-1]
+
+    def single(x):
+        out = torch.empty(n * x.numel())
+        dist.all_gather_single(out, x)
+        return out[-x.numel():]
+
+    def shared(x):
+        dist.broadcast(x, 0)
+        return x
+
+    def summed(x):
+        dist.all_reduce(x, async_op=True)
+        dist.all_reduce(x, async_op=True).wait()
+        return x / n ** 2
+
+    def scaled(x):
+        dist.all_reduce(x, dist._make_nccl_premul_sum(0.5))
+        return x / n * 2
+
+    def scattered(x):
+        out = torch.empty(x.numel())
+        dist.reduce_scatter(out, [x] * n)
+        return out / n
+
+    for call in (gathered, single, shared, summed, scaled, scattered):
+        for view in (torch.ones(8), torch.ones(8, 2)[:, 0], torch.ones(16)[::2]):
+            dist.barrier()
+            if rank() == n - 1:
+                time.sleep(0.05)  # the first call of the others is not complete when the second is made
+            base = view._base if view._base is not None else view
+            # All of the memory, or the part that the second call has.
+            work = dist.all_reduce(base if view.stride() == (2,) and base.dim() == 1 else view, async_op=True)
+            same(call(view), torch.full((8,), float(n)), call.__name__, view.stride())
+            work.wait()
+    y = torch.zeros(())
+    if rank() == 0:
+        g.send(torch.tensor(3.0), 1, 0).wait()
+    elif rank() == 1:
+        g.recv(y, 0, 0).wait()
+        check(y.item() == 3)
+    check(True)
+
+
 def test_refused():
     """Wrong arguments are refused before anything is sent, by each rank."""
     import coll
@@ -393,8 +451,8 @@ def test_refused():
     raises(coll.ArgumentError, dist.all_reduce, torch.ones(2, dtype=torch.float8_e4m3fnuz), says="moved but not reduced")
     raises(coll.ArgumentError, dist.all_reduce, torch.ones(2, dtype=torch.bool), R.AVG)
     raises(coll.ArgumentError, dist.all_reduce, x, R.BAND)
-    raises(coll.UnsupportedError, dist.all_reduce, torch.empty(2, device="meta"), says="host memory")
-    raises(coll.UnsupportedError, dist.broadcast, torch.empty(2, device="meta"), 0, says="host memory")
+    raises(coll.UnsupportedError, dist.all_reduce, torch.empty(2, device="meta"), says="is on meta")
+    raises(coll.UnsupportedError, dist.broadcast, torch.empty(2, device="meta"), 0, says="is on meta")
     raises(coll.ArgumentError, dist.all_gather, [torch.zeros(2)] * (n + 1), x, says="one for each")
     raises(coll.ArgumentError, dist.all_gather_single, torch.zeros(2 * n + 1), x, says="elements")
     raises(coll.ArgumentError, dist.reduce_scatter_single, x, torch.zeros(2 * n + 1), says="elements")
@@ -407,4 +465,5 @@ def test_refused():
 
 
 if __name__ == "__main__":
-    main(test_reductions, test_averages, test_moves, test_uneven, test_both_spellings, test_sparse, test_lazy_views, test_large, test_refused)
+    main(test_reductions, test_averages, test_moves, test_uneven, test_both_spellings, test_sparse, test_lazy_views, test_large, test_order_of_copies,
+     test_refused)

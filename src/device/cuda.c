@@ -1,17 +1,14 @@
 /*
- * The row of CUDA devices: open and close. An object has its own module, stream and event, and a reference of the
- * primary context, which all users of the device share. Nothing is loaded or created after open().
+ * The row of CUDA devices: open and close. An object has its own stream and event, and a reference of the primary
+ * context, which all users of the device share. Nothing is loaded or created after open().
  */
 #include "device/cuda.h"
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 
-#include "base/clock.h"
-#include "base/delay.h"
-#include "base/planted.h"
 #include "device/cuda_capture.h"
+#include "device/cuda_kernels.h"
 #include "device/cuda_memory.h"
 #include "device/cuda_peer.h"
 #include "device/cuda_region.h"
@@ -46,6 +43,7 @@ static const struct coll_device_table row = {.name = "cuda",
                                              .look = coll_cuda_look,
                                              .gather = coll_cuda_gather,
                                              .scatter = coll_cuda_scatter,
+                                             .listed = coll_cuda_listed,
                                              .wait = coll_cuda_wait,
                                              .order = coll_cuda_order,
                                              .wait_bit = coll_cuda_wait_bit,
@@ -150,53 +148,15 @@ static coll_status retain(struct coll_cuda_device *c, int ordinal)
 	return coll_cuda_report(c, "cuDevicePrimaryCtxRetain", cu->cuDevicePrimaryCtxRetain(&c->context, c->number));
 }
 
-static coll_status load_kernels(struct coll_cuda_device *c)
-{
-	CUresult result = c->cu->cuModuleLoadData(&c->module, coll_kernels_ptx());
-
-	if (result != CUDA_SUCCESS)
-		return coll_cuda_report(c, "loading the kernels (cuModuleLoadData)", result);
-	for (int i = 0; i < COLL_KERNEL_COUNT; i++) {
-		result = c->cu->cuModuleGetFunction(&c->kernel[i], c->module, coll_kernels_name(i));
-		if (result != CUDA_SUCCESS)
-			return coll_cuda_report(c, coll_kernels_name(i), result);
-	}
-	return COLL_OK;
-}
-
-/*
- * Launch each kernel with nothing to do. The first launch of a kernel may wait until the device is idle, which would
- * be for ever behind a stream that waits for a word.
- */
-static coll_status launch_all(struct coll_cuda_device *c)
-{
-	struct coll_kernel_launch l;
-	CUresult result = CUDA_SUCCESS;
-	uint64_t deadline;
-
-	for (int i = 0; i < COLL_KERNEL_COUNT && result == CUDA_SUCCESS && !planted(LATE_KERNEL); i++) {
-		coll_kernels_nothing(&l, i);
-		result = coll_cuda_launch(c, c->stream, &l);
-	}
-	deadline = coll_clock_ns() + COLL_DELAY_NS(KERNELS_READY);
-	while (result == CUDA_SUCCESS && (result = c->cu->cuStreamQuery(c->stream)) == CUDA_ERROR_NOT_READY &&
-	       coll_clock_ns() < deadline) {
-		nanosleep(&(struct timespec){.tv_nsec = (long)COLL_DELAY_NS(KERNELS_LOOK)}, NULL);
-		result = CUDA_SUCCESS;
-	}
-	return coll_cuda_report(c, "first launch of the kernels", result);
-}
-
 /* The context is bound. */
 static coll_status prepare(struct coll_cuda_device *c)
 {
-	coll_status st = load_kernels(c);
+	coll_status st =
+	        coll_cuda_report(c, "cuStreamCreate", c->cu->cuStreamCreate(&c->stream, CU_STREAM_NON_BLOCKING));
 
 	if (st == COLL_OK)
-		st = coll_cuda_report(c, "cuStreamCreate", c->cu->cuStreamCreate(&c->stream, CU_STREAM_NON_BLOCKING));
-	if (st == COLL_OK)
 		st = coll_cuda_report(c, "cuEventCreate", c->cu->cuEventCreate(&c->event, CU_EVENT_DISABLE_TIMING));
-	return st == COLL_OK ? launch_all(c) : st;
+	return st == COLL_OK ? coll_cuda_kernels_load(c) : st;
 }
 
 coll_status coll_cuda_open(const struct coll_cuda *cuda, int ordinal, struct coll_device **device,
@@ -218,12 +178,12 @@ coll_status coll_cuda_open(const struct coll_cuda *cuda, int ordinal, struct col
 	c->cu = cuda;
 	st = retain(c, ordinal);
 	if (st == COLL_OK) {
-		result = coll_cuda_enter(c);
+		result = coll_cuda_enter_relaxed(c);
 		st = coll_cuda_report(c, "cuCtxPushCurrent", result);
 		if (st == COLL_OK)
 			st = prepare(c);
 		if (result == CUDA_SUCCESS)
-			coll_cuda_leave(c);
+			coll_cuda_leave_relaxed(c);
 	}
 	if (st == COLL_OK) {
 		*device = &c->base;
@@ -240,17 +200,18 @@ void coll_cuda_close(struct coll_device **device)
 {
 	struct coll_cuda_device *c = coll_cuda_of(*device);
 
+	bool release = c->context != NULL;
+
 	*device = NULL;
-	if (c->context && coll_cuda_enter(c) == CUDA_SUCCESS) {
+	if (c->context && coll_cuda_enter_relaxed(c) == CUDA_SUCCESS) {
 		if (c->event)
 			c->cu->cuEventDestroy(c->event);
 		if (c->stream)
 			c->cu->cuStreamDestroy(c->stream);
-		if (c->module)
-			c->cu->cuModuleUnload(c->module);
-		coll_cuda_leave(c);
+		release = coll_cuda_kernels_unload(c);
+		coll_cuda_leave_relaxed(c);
 	}
-	if (c->context)
+	if (release)
 		c->cu->cuDevicePrimaryCtxRelease(c->number);
 	pthread_mutex_destroy(&c->order_lock);
 	pthread_mutex_destroy(&c->base.err_lock);

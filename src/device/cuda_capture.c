@@ -7,6 +7,8 @@
  */
 #include "device/cuda_capture.h"
 
+#include "device/cuda_kernels.h"
+
 static bool can_capture(const struct coll_cuda *cu)
 {
 	return cu->cuStreamGetCaptureInfo && cu->cuEventRecordWithFlags && cu->cuUserObjectCreate &&
@@ -41,15 +43,34 @@ coll_status coll_cuda_capture_of(struct coll_cuda_device *c, CUstream s, struct 
 	return COLL_OK;
 }
 
-CUresult coll_cuda_relax(struct coll_cuda_device *c, CUstreamCaptureMode *before)
+/* How often this thread has entered so, and the mode that it had. */
+static _Thread_local struct {
+	int depth;
+	CUstreamCaptureMode before;
+} relaxed;
+
+CUresult coll_cuda_enter_relaxed(struct coll_cuda_device *c)
 {
-	*before = CU_STREAM_CAPTURE_MODE_RELAXED;
-	return c->cu->cuThreadExchangeStreamCaptureMode(before);
+	CUresult result = coll_cuda_enter(c);
+
+	if (result != CUDA_SUCCESS)
+		return result;
+	if (relaxed.depth == 0) {
+		relaxed.before = CU_STREAM_CAPTURE_MODE_RELAXED;
+		result = c->cu->cuThreadExchangeStreamCaptureMode(&relaxed.before);
+	}
+	if (result == CUDA_SUCCESS)
+		relaxed.depth++;
+	else
+		coll_cuda_leave(c);
+	return result;
 }
 
-void coll_cuda_unrelax(struct coll_cuda_device *c, CUstreamCaptureMode before)
+void coll_cuda_leave_relaxed(struct coll_cuda_device *c)
 {
-	c->cu->cuThreadExchangeStreamCaptureMode(&before);
+	if (--relaxed.depth == 0)
+		c->cu->cuThreadExchangeStreamCaptureMode(&relaxed.before);
+	coll_cuda_leave(c);
 }
 
 coll_status coll_cuda_wait_bit(struct coll_device *d, coll_device_stream s, uint64_t word, uint32_t mask)
@@ -68,12 +89,12 @@ coll_status coll_cuda_fence_create(struct coll_device *d, coll_device_fence *f)
 {
 	struct coll_cuda_device *c = coll_cuda_of(d);
 	CUevent event = NULL;
-	CUresult result = coll_cuda_enter(c);
+	CUresult result = coll_cuda_enter_relaxed(c);
 	coll_status st;
 
 	if (result == CUDA_SUCCESS) {
 		result = c->cu->cuEventCreate(&event, CU_EVENT_DISABLE_TIMING);
-		coll_cuda_leave(c);
+		coll_cuda_leave_relaxed(c);
 	}
 	st = coll_cuda_report(c, "cuEventCreate", result);
 	if (st == COLL_OK)
@@ -84,11 +105,11 @@ coll_status coll_cuda_fence_create(struct coll_device *d, coll_device_fence *f)
 coll_status coll_cuda_fence_destroy(struct coll_device *d, coll_device_fence f)
 {
 	struct coll_cuda_device *c = coll_cuda_of(d);
-	CUresult result = coll_cuda_enter(c);
+	CUresult result = coll_cuda_enter_relaxed(c);
 
 	if (result == CUDA_SUCCESS) {
 		result = c->cu->cuEventDestroy(f);
-		coll_cuda_leave(c);
+		coll_cuda_leave_relaxed(c);
 	}
 	return coll_cuda_report(c, "cuEventDestroy", result);
 }
@@ -127,6 +148,7 @@ coll_status coll_cuda_graph_own(struct coll_device *d, void *graph, void (*gone)
 	if (result != CUDA_SUCCESS) {
 		gone(arg);
 	} else {
+		coll_cuda_kernels_keep(c);
 		result = c->cu->cuUserObjectCreate(&object, arg, gone, 1, CU_USER_OBJECT_NO_DESTRUCTOR_SYNC);
 		if (result == CUDA_SUCCESS) {
 			call = "cuGraphRetainUserObject";

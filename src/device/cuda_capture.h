@@ -11,9 +11,10 @@
 coll_status coll_cuda_capture_of(struct coll_cuda_device *c, CUstream s, struct coll_device_capture *capture,
                                  const char **why);
 
-/* Between these two this thread may make calls that the capture of another stream forbids. They do not nest. */
-CUresult coll_cuda_relax(struct coll_cuda_device *c, CUstreamCaptureMode *before);
-void coll_cuda_unrelax(struct coll_cuda_device *c, CUstreamCaptureMode before);
+/* As enter and leave of cuda_state.h. Between these two this thread may make calls that the capture of a stream of any
+ * thread forbids: what makes, ends, maps or pins. */
+CUresult coll_cuda_enter_relaxed(struct coll_cuda_device *c);
+void coll_cuda_leave_relaxed(struct coll_cuda_device *c);
 
 coll_status coll_cuda_wait_bit(struct coll_device *d, coll_device_stream s, uint64_t word, uint32_t mask);
 coll_status coll_cuda_fence_create(struct coll_device *d, coll_device_fence *f);

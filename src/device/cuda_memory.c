@@ -116,16 +116,17 @@ bool coll_cuda_identify(struct coll_device *d, const void *ptr, size_t len_bytes
 	return true;
 }
 
+/* A capture in this thread, or a global one of another, is left alone: such calls would end it. */
 coll_status coll_cuda_alloc(struct coll_device *d, size_t len_bytes, void **ptr)
 {
 	struct coll_cuda_device *c = coll_cuda_of(d);
 	CUdeviceptr at = 0;
-	CUresult result = coll_cuda_enter(c);
+	CUresult result = coll_cuda_enter_relaxed(c);
 	coll_status st;
 
 	if (result == CUDA_SUCCESS) {
 		result = c->cu->cuMemAlloc(&at, len_bytes);
-		coll_cuda_leave(c);
+		coll_cuda_leave_relaxed(c);
 	}
 	st = coll_cuda_report(c, "cuMemAlloc", result);
 	if (st == COLL_OK)
@@ -136,11 +137,11 @@ coll_status coll_cuda_alloc(struct coll_device *d, size_t len_bytes, void **ptr)
 coll_status coll_cuda_free(struct coll_device *d, void *ptr)
 {
 	struct coll_cuda_device *c = coll_cuda_of(d);
-	CUresult result = coll_cuda_enter(c);
+	CUresult result = coll_cuda_enter_relaxed(c);
 
 	if (result == CUDA_SUCCESS) {
 		result = c->cu->cuMemFree((CUdeviceptr)(uintptr_t)ptr);
-		coll_cuda_leave(c);
+		coll_cuda_leave_relaxed(c);
 	}
 	return coll_cuda_report(c, "cuMemFree", result);
 }
@@ -150,25 +151,19 @@ coll_status coll_cuda_pin(struct coll_device *d, void *host, size_t len_bytes, u
 	struct coll_cuda_device *c = coll_cuda_of(d);
 	const char *call = "cuMemHostRegister";
 	CUdeviceptr at = 0;
-	CUresult result = coll_cuda_enter(c);
+	CUresult result = coll_cuda_enter_relaxed(c);
 	coll_status st;
 
 	if (result == CUDA_SUCCESS) {
-		CUstreamCaptureMode before;
-
-		result = coll_cuda_relax(c, &before);
-		if (result == CUDA_SUCCESS) {
-			result = c->cu->cuMemHostRegister(host, len_bytes,
-			                                  CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP);
-			coll_cuda_unrelax(c, before);
-		}
+		result = c->cu->cuMemHostRegister(host, len_bytes,
+		                                  CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP);
 		if (result == CUDA_SUCCESS) {
 			call = "cuMemHostGetDevicePointer";
 			result = c->cu->cuMemHostGetDevicePointer(&at, host, 0);
 			if (result != CUDA_SUCCESS)
 				c->cu->cuMemHostUnregister(host);
 		}
-		coll_cuda_leave(c);
+		coll_cuda_leave_relaxed(c);
 	}
 	st = coll_cuda_report(c, call, result);
 	if (st == COLL_OK)
@@ -179,17 +174,11 @@ coll_status coll_cuda_pin(struct coll_device *d, void *host, size_t len_bytes, u
 coll_status coll_cuda_unpin(struct coll_device *d, void *host)
 {
 	struct coll_cuda_device *c = coll_cuda_of(d);
-	CUresult result = coll_cuda_enter(c);
+	CUresult result = coll_cuda_enter_relaxed(c);
 
 	if (result == CUDA_SUCCESS) {
-		CUstreamCaptureMode before;
-
-		result = coll_cuda_relax(c, &before);
-		if (result == CUDA_SUCCESS) {
-			result = c->cu->cuMemHostUnregister(host);
-			coll_cuda_unrelax(c, before);
-		}
-		coll_cuda_leave(c);
+		result = c->cu->cuMemHostUnregister(host);
+		coll_cuda_leave_relaxed(c);
 	}
 	return coll_cuda_report(c, "cuMemHostUnregister", result);
 }

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "device/cuda_capture.h"
 #include "device/cuda_state.h"
 
 enum { DEVICES_MAX = 64 };
@@ -138,7 +139,7 @@ static CUresult create_plain(struct coll_cuda_device *c, size_t len_bytes, struc
 coll_status coll_cuda_region_create(struct coll_device *d, size_t len_bytes, struct coll_device_region *r)
 {
 	struct coll_cuda_device *c = coll_cuda_of(d);
-	CUresult result = coll_cuda_enter(c);
+	CUresult result = coll_cuda_enter_relaxed(c);
 
 	*r = (struct coll_device_region){.fd = -1, .export = {.ordinal = d->ordinal}};
 	if (result == CUDA_SUCCESS) {
@@ -146,7 +147,7 @@ coll_status coll_cuda_region_create(struct coll_device *d, size_t len_bytes, str
 		result = has_vmm(c) ? create_vmm(c, len_bytes, r) : CUDA_ERROR_NOT_SUPPORTED;
 		if (result != CUDA_SUCCESS)
 			result = create_plain(c, len_bytes, r);
-		coll_cuda_leave(c);
+		coll_cuda_leave_relaxed(c);
 	}
 	r->export.len_bytes = r->len_bytes;
 	return coll_cuda_report(c, "device memory for other ranks", result);
@@ -159,14 +160,14 @@ void coll_cuda_region_destroy(struct coll_device *d, struct coll_device_region *
 	if (r->fd >= 0)
 		close(r->fd);
 	r->fd = -1;
-	if (r->len_bytes && coll_cuda_enter(c) == CUDA_SUCCESS) {
+	if (r->len_bytes && coll_cuda_enter_relaxed(c) == CUDA_SUCCESS) {
 		if (r->export.share == COLL_DEVICE_SHARE_DESCRIPTOR) {
 			unmap(c, r->export.address, r->len_bytes);
 			c->cu->cuMemRelease(r->memory);
 		} else {
 			c->cu->cuMemFree(r->export.address);
 		}
-		coll_cuda_leave(c);
+		coll_cuda_leave_relaxed(c);
 	}
 	r->len_bytes = 0;
 }
@@ -193,7 +194,7 @@ coll_status coll_cuda_region_import(struct coll_device *d, const struct coll_dev
                                     struct coll_device_import *import)
 {
 	struct coll_cuda_device *c = coll_cuda_of(d);
-	CUresult result = coll_cuda_enter(c);
+	CUresult result = coll_cuda_enter_relaxed(c);
 	CUipcMemHandle handle;
 	CUdeviceptr at = 0;
 
@@ -205,7 +206,7 @@ coll_status coll_cuda_region_import(struct coll_device *d, const struct coll_dev
 			result = c->cu->cuIpcOpenMemHandle(&at, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);
 		else
 			result = CUDA_ERROR_NOT_SUPPORTED;
-		coll_cuda_leave(c);
+		coll_cuda_leave_relaxed(c);
 	}
 	*import = (struct coll_device_import){.address = at, .len_bytes = export->len_bytes, .share = export->share};
 	return coll_cuda_report(c, "mapping device memory of another rank", result);
@@ -215,12 +216,12 @@ void coll_cuda_region_close(struct coll_device *d, struct coll_device_import *im
 {
 	struct coll_cuda_device *c = coll_cuda_of(d);
 
-	if (import->address && import->share != COLL_DEVICE_SHARE_NONE && coll_cuda_enter(c) == CUDA_SUCCESS) {
+	if (import->address && import->share != COLL_DEVICE_SHARE_NONE && coll_cuda_enter_relaxed(c) == CUDA_SUCCESS) {
 		if (import->share == COLL_DEVICE_SHARE_DESCRIPTOR)
 			unmap(c, import->address, import->len_bytes);
 		else
 			c->cu->cuIpcCloseMemHandle(import->address);
-		coll_cuda_leave(c);
+		coll_cuda_leave_relaxed(c);
 	}
 	import->address = 0;
 }
@@ -235,9 +236,9 @@ bool coll_cuda_reaches(struct coll_device *d, struct coll_device *other)
 		return true;
 	if (!c->cu->cuDeviceCanAccessPeer || !c->cu->cuCtxEnablePeerAccess ||
 	    c->cu->cuDeviceCanAccessPeer(&can, c->number, o->number) != CUDA_SUCCESS || !can ||
-	    coll_cuda_enter(c) != CUDA_SUCCESS)
+	    coll_cuda_enter_relaxed(c) != CUDA_SUCCESS)
 		return false;
 	result = c->cu->cuCtxEnablePeerAccess(o->context, 0);
-	coll_cuda_leave(c);
+	coll_cuda_leave_relaxed(c);
 	return result == CUDA_SUCCESS || result == CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED;
 }

@@ -14,7 +14,7 @@ struct coll_cuda_device {
 	const struct coll_cuda *cu;
 	CUdevice number;
 	CUcontext context; /* the primary one, retained: that of the CUDA runtime too */
-	CUmodule module;
+	struct coll_cuda_kernels *kernels; /* whose functions these are */
 	CUfunction kernel[COLL_KERNEL_COUNT];
 	CUstream stream;            /* for the first launches */
 	pthread_mutex_t order_lock; /* a record and the wait for it are one */

@@ -23,12 +23,12 @@ coll_status coll_cuda_stream_create(struct coll_device *d, coll_device_stream *s
 {
 	struct coll_cuda_device *c = coll_cuda_of(d);
 	CUstream made = NULL;
-	CUresult result = coll_cuda_enter(c);
+	CUresult result = coll_cuda_enter_relaxed(c);
 	coll_status st;
 
 	if (result == CUDA_SUCCESS) {
 		result = c->cu->cuStreamCreate(&made, CU_STREAM_NON_BLOCKING);
-		coll_cuda_leave(c);
+		coll_cuda_leave_relaxed(c);
 	}
 	st = coll_cuda_report(c, "cuStreamCreate", result);
 	if (st == COLL_OK)
@@ -39,11 +39,11 @@ coll_status coll_cuda_stream_create(struct coll_device *d, coll_device_stream *s
 coll_status coll_cuda_stream_destroy(struct coll_device *d, coll_device_stream s)
 {
 	struct coll_cuda_device *c = coll_cuda_of(d);
-	CUresult result = coll_cuda_enter(c);
+	CUresult result = coll_cuda_enter_relaxed(c);
 
 	if (result == CUDA_SUCCESS) {
 		result = c->cu->cuStreamDestroy(s);
-		coll_cuda_leave(c);
+		coll_cuda_leave_relaxed(c);
 	}
 	return coll_cuda_report(c, "cuStreamDestroy", result);
 }
@@ -105,16 +105,11 @@ coll_status coll_cuda_stream_check(struct coll_device *d, coll_device_stream s, 
 coll_status coll_cuda_look(struct coll_device *d)
 {
 	struct coll_cuda_device *c = coll_cuda_of(d);
-	CUresult result = coll_cuda_enter(c);
-	CUstreamCaptureMode before;
+	CUresult result = coll_cuda_enter_relaxed(c);
 
 	if (result == CUDA_SUCCESS) {
-		result = coll_cuda_relax(c, &before);
-		if (result == CUDA_SUCCESS) {
-			result = c->cu->cuStreamQuery(c->stream);
-			coll_cuda_unrelax(c, before);
-		}
-		coll_cuda_leave(c);
+		result = c->cu->cuStreamQuery(c->stream);
+		coll_cuda_leave_relaxed(c);
 	}
 	return result == CUDA_ERROR_NOT_READY ? COLL_OK : coll_cuda_report(c, "cuStreamQuery", result);
 }
@@ -199,6 +194,23 @@ coll_status coll_cuda_scatter(struct coll_device *d, coll_device_stream s, const
 		coll_cuda_leave(c);
 	}
 	return coll_cuda_report(c, "enqueueing a scatter", result);
+}
+
+coll_status coll_cuda_listed(struct coll_device *d, coll_device_stream s, uint64_t at, size_t len_max, uint64_t guard,
+                             uint64_t word, uint32_t value)
+{
+	struct coll_cuda_device *c = coll_cuda_of(d);
+	struct coll_kernel_launch l;
+	CUresult result = coll_cuda_enter(c);
+
+	if (result == CUDA_SUCCESS) {
+		coll_kernels_listed(&l, at, len_max, guard, COLL_KERNEL_PCIE_BLOCKS);
+		result = coll_cuda_launch(c, s, &l);
+		if (result == CUDA_SUCCESS)
+			result = gather(c, s, NULL, 0, word, value);
+		coll_cuda_leave(c);
+	}
+	return coll_cuda_report(c, "enqueueing a turn", result);
 }
 
 coll_status coll_cuda_wait(struct coll_device *d, coll_device_stream s, uint64_t word, uint32_t value)

@@ -15,6 +15,8 @@ coll_status coll_cuda_gather(struct coll_device *d, coll_device_stream s, const 
                              int npieces, uint64_t word, uint32_t value);
 coll_status coll_cuda_scatter(struct coll_device *d, coll_device_stream s, const struct coll_device_piece *pieces,
                               int npieces, uint64_t guard, uint64_t word, uint32_t value);
+coll_status coll_cuda_listed(struct coll_device *d, coll_device_stream s, uint64_t at, size_t len_max, uint64_t guard,
+                             uint64_t word, uint32_t value);
 coll_status coll_cuda_wait(struct coll_device *d, coll_device_stream s, uint64_t word, uint32_t value);
 coll_status coll_cuda_order(struct coll_device *d, coll_device_stream earlier, coll_device_stream later);
 

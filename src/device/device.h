@@ -135,6 +135,10 @@ struct coll_device_table {
 	                       int npieces, uint64_t guard, uint64_t word, uint32_t value);
 	coll_status (*wait)(struct coll_device *d, coll_device_stream s, uint64_t word, uint32_t value);
 	coll_status (*order)(struct coll_device *d, coll_device_stream earlier, coll_device_stream later);
+	/* listed: copy the piece that lies at `at` when the kernel begins, of at most len_max bytes, unless *guard is
+	 * not 0 then; then store value into word in any case. */
+	coll_status (*listed)(struct coll_device *d, coll_device_stream s, uint64_t at, size_t len_max, uint64_t guard,
+	                      uint64_t word, uint32_t value);
 	/* move: copy the pieces, unless guard is not 0 and *guard is not 0 when the kernel begins; one launch for each
 	 * COLL_DEVICE_PIECES_MAX pieces. reduce: the inputs in their order, whole, to *out, guarded likewise; the
 	 * operation has a kernel (can_reduce). exchange: write all words of `writes`, each visible after everything

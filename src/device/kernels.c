@@ -23,6 +23,7 @@ static_assert((int)ROWS == (int)COLL_KERNEL_COUNT, "the indices are the rows");
 static_assert((int)ROW_coll_kernel_copy == (int)COLL_KERNEL_COPY, "the indices are the rows");
 static_assert((int)ROW_coll_kernel_gather == (int)COLL_KERNEL_GATHER, "the indices are the rows");
 static_assert((int)ROW_coll_kernel_pieces == (int)COLL_KERNEL_PIECES, "the indices are the rows");
+static_assert((int)ROW_coll_kernel_listed == (int)COLL_KERNEL_LISTED, "the indices are the rows");
 static_assert((int)COLL_KERNEL_PREMUL == (int)COLL_OP_PREMUL_SUM, "one code for one operation");
 COLL_KERNELS_REDUCE(IN_ORDER)
 
@@ -95,6 +96,13 @@ void coll_kernels_pieces(struct coll_kernel_launch *l, const struct coll_kernel_
 		most = units > most ? units : most;
 	}
 	shape(l, COLL_KERNEL_PIECES, most, blocks_max);
+}
+
+void coll_kernels_listed(struct coll_kernel_launch *l, uint64_t at, uint64_t len_max, uint64_t state,
+                         uint32_t blocks_max)
+{
+	shape(l, COLL_KERNEL_LISTED, copy_units(0, 0, len_max), blocks_max);
+	l->args.listed = (struct coll_kernel_listed_args){.at = at, .state = state};
 }
 
 void coll_kernels_gather(struct coll_kernel_launch *l, uint64_t dst, uint64_t src, uint64_t len_bytes, uint64_t counter,

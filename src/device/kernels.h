@@ -21,6 +21,7 @@ enum {
 	COLL_KERNEL_COPY,
 	COLL_KERNEL_GATHER,
 	COLL_KERNEL_PIECES,
+	COLL_KERNEL_LISTED,
 	COLL_KERNEL_REDUCE,
 	COLL_KERNEL_COUNT = COLL_KERNEL_REDUCE + COLL_DTYPE_COUNT
 };
@@ -48,6 +49,7 @@ struct coll_kernel_launch {
 		struct coll_kernel_copy_args copy;
 		struct coll_kernel_gather_args gather;
 		struct coll_kernel_pieces_args pieces;
+		struct coll_kernel_listed_args listed;
 		struct coll_kernel_reduce_args reduce;
 	} args;
 };
@@ -63,6 +65,10 @@ void coll_kernels_copy(struct coll_kernel_launch *l, uint64_t dst, uint64_t src,
 
 /* 1 <= n <= COLL_KERNEL_PLACES_MAX copies by one launch. */
 void coll_kernels_pieces(struct coll_kernel_launch *l, const struct coll_kernel_piece *pieces, int n, uint64_t state,
+                         uint32_t blocks_max);
+
+/* at: what coll_kernels_copy() takes, of at most so many bytes, in memory that is written before the launch begins. */
+void coll_kernels_listed(struct coll_kernel_launch *l, uint64_t at, uint64_t len_max, uint64_t state,
                          uint32_t blocks_max);
 
 /* counter: 0 limits the grid to one block. */

@@ -33,12 +33,16 @@ struct coll_run_stage {
 	char *in, *out; /* slot 0 of the staged buffers, the same for calls in place; NULL: host memory, or none */
 	size_t slot_bytes;
 	uint32_t slots;
-	uint32_t number;         /* of tile 0 */
-	uint32_t apart;          /* from one tile to the next, at least 1 */
-	_Atomic uint32_t *ready; /* written by the device */
-	_Atomic uint32_t *taken; /* by slot, written by the run */
-	bool direct;             /* the data does not pass through slots: the run watches what the device does */
+	uint32_t number;              /* of tile 0 */
+	uint32_t apart;               /* from one tile to the next, at least 1 */
+	_Atomic uint32_t *ready;      /* written by the device */
+	_Atomic uint32_t *taken;      /* by slot, written by the run */
+	bool direct;                  /* the data does not pass through slots: the run watches what the device does */
+	struct coll_stage_part *part; /* not NULL: the tiles leave their slots in turns (turns.h) */
 };
+
+bool coll_stage_part_is_ready(const struct coll_run_stage *s, size_t tile);
+void coll_stage_part_give(const struct coll_run_stage *s, size_t tile);
 
 static inline uint32_t coll_stage_number(const struct coll_run_stage *s, size_t tile)
 {
@@ -53,6 +57,8 @@ static inline char *coll_stage_slot(const struct coll_run_stage *s, char *slots,
 /* Acquire: what the device stored before it is seen. */
 static inline bool coll_stage_is_ready(const struct coll_run_stage *s, size_t tile)
 {
+	if (s->part)
+		return coll_stage_part_is_ready(s, tile);
 	return (int32_t)(atomic_load_explicit(s->ready, memory_order_acquire) - coll_stage_number(s, tile)) > 0;
 }
 
@@ -61,6 +67,10 @@ static inline void coll_stage_give(const struct coll_run_stage *s, size_t tile)
 {
 	const uint32_t number = coll_stage_number(s, tile);
 
+	if (s->part) {
+		coll_stage_part_give(s, tile);
+		return;
+	}
 	atomic_store_explicit(&s->taken[number % s->slots], number + 1, memory_order_release);
 }
 

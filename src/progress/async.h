@@ -91,9 +91,12 @@ struct coll_request {
 	uint32_t stage_last;               /* `done` has this value when the device has ended the call */
 	void *device_stream, *user_stream; /* its work goes there; and was asked to go there */
 	/* The other staged requests of its communicator that are submitted with it. The first of them has the
-	 * others: the first of another communicator, the last, their number, and that of those which are not direct. */
+	 * others: the first of another communicator, the last, and their number. */
 	struct coll_request *next_staged, *next_chain, *chain_last;
-	int chain_calls, chain_slots;
+	int chain_calls;
+	/* Of its lane (stage_order.h): the request behind it, and the tiles before it. */
+	struct coll_request *next_in_lane;
+	size_t lane_tiles;
 	bool reached;        /* lock: its stream has come to its first tile */
 	uint64_t waiting_ns; /* lock: it has waited for its stream since then; 0: it does not */
 	/* Of a staged call that has no run, the host copies the tiles itself: `from` to `to`, or to and from the slots.

@@ -100,22 +100,8 @@ static coll_status open_ring(struct coll_comm *comm, struct coll_capture *c, str
 	return st;
 }
 
-static coll_status open_capture(struct coll_comm *comm, struct coll_error_box *err)
+static void free_capture(struct coll_capture *c)
 {
-	struct coll_capture *c = comm->capture = calloc(1, sizeof(*c));
-
-	for (int half = 0; half < 2 && c; half++)
-		c->numbers[half] = calloc((size_t)comm->size, sizeof(*c->numbers[half]));
-	if (!c || !c->numbers[0] || !c->numbers[1])
-		return coll_error_set(err, COLL_ERR_MEMORY, "out of memory for a capture");
-	return open_ring(comm, c, err);
-}
-
-static void free_capture(struct coll_comm *comm)
-{
-	struct coll_capture *c = comm->capture;
-
-	comm->capture = NULL;
 	for (int i = 0; i < CAPTURE_SLOTS; i++) {
 		coll_run_destroy(&c->places[i].run);
 		free(c->places[i].scratch);
@@ -135,6 +121,29 @@ static void close_ring(struct coll_capture *c)
 	coll_stage_ring_close(&c->ring);
 }
 
+static coll_status open_capture(struct coll_comm *comm, struct coll_error_box *err)
+{
+	struct coll_capture *c = calloc(1, sizeof(*c));
+	coll_status st = COLL_ERR_MEMORY;
+
+	for (int half = 0; half < 2 && c; half++)
+		c->numbers[half] = calloc((size_t)comm->size, sizeof(*c->numbers[half]));
+	if (!c || !c->numbers[0] || !c->numbers[1])
+		coll_error_set(err, st, "out of memory for a capture");
+	else
+		st = open_ring(comm, c, err);
+	if (st == COLL_OK) {
+		/* Drivers see all of it, or nothing. */
+		coll_async_lock(comm->ctx);
+		comm->capture = c;
+		pthread_mutex_unlock(&comm->ctx->async->lock);
+	} else if (c) {
+		close_ring(c);
+		free_capture(c);
+	}
+	return st;
+}
+
 coll_status coll_capture_ring(struct coll_comm *comm, struct coll_stage **ring)
 {
 	struct coll_error_box err;
@@ -150,13 +159,8 @@ coll_status coll_capture_ring(struct coll_comm *comm, struct coll_stage **ring)
 		coll_error_clear(&err);
 		st = open_capture(comm, &err);
 	}
-	if (st != COLL_OK) {
-		if (comm->capture) {
-			close_ring(comm->capture);
-			free_capture(comm);
-		}
+	if (st != COLL_OK)
 		return coll_comm_refuse(comm, "stream", st, "%s", err.message);
-	}
 	*ring = comm->capture->ring;
 	return COLL_OK;
 }
@@ -214,7 +218,8 @@ void coll_capture_destroy(struct coll_comm *comm)
 		orphans = o;
 		pthread_mutex_unlock(&orphans_lock);
 	}
-	free_capture(comm);
+	comm->capture = NULL;
+	free_capture(c);
 }
 
 /* ---- Capture ---- */

@@ -12,6 +12,7 @@
 #include "progress/group.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/delay.h"
 #include "base/hash.h"
@@ -339,6 +340,18 @@ static coll_status run(struct coll_request *list, struct batch *b)
 	}
 	give_up(list, COLL_OK);
 	return result;
+}
+
+void coll_group_cancel(void)
+{
+	struct coll_request *list = coll_group.first;
+
+	coll_group.depth = coll_group.calls = 0;
+	coll_group.first = coll_group.last = NULL;
+	/* A later call may pass the same address for other memory. */
+	for (struct coll_request *r = list; r; r = r->next_part)
+		memset(r->comm->seen, 0, sizeof(r->comm->seen));
+	give_up(list, COLL_ERR_ABORTED);
 }
 
 coll_status coll_group_end(void)

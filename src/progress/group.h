@@ -8,6 +8,9 @@
 
 void coll_group_add(struct coll_request *r, struct coll_stream *stream);
 
+/* End this thread's group, the inner ones too, without its calls: none is made. */
+void coll_group_cancel(void);
+
 /* Whether this thread's group has noted calls on a communicator or for a stream. Either may be
  * NULL. */
 bool coll_group_has(const struct coll_comm *comm, const struct coll_stream *stream);

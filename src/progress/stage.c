@@ -60,6 +60,8 @@ coll_status coll_stage_create(struct coll_comm *comm, struct coll_error_box *err
 	st = coll_stage_ring_open(comm, &comm->stage, err);
 	if (st != COLL_OK)
 		return st;
+	if (!coll_stage_order_open(&comm->stage->chain.order, comm->size))
+		return coll_error_set(err, COLL_ERR_MEMORY, "out of memory for staging");
 	st = d->table->stream_create(d, &comm->stage->own);
 	if (st != COLL_OK)
 		coll_device_error(d, err);
@@ -99,6 +101,8 @@ void coll_stage_destroy(struct coll_comm *comm)
 	if (stuck)
 		coll_device_hold(s->device, &s->words->done, s->last_done);
 	coll_mapped_destroy(comm, stuck);
+	coll_stage_order_close(&s->chain.order);
+	coll_stage_turns_close(s);
 	if (stuck) {
 		coll_log(&comm->ctx->logger, COLL_LOG_WARN,
 		         "[COLL-5112] %s has not finished its work of a communicator that has ended: %zu MiB of pinned "
@@ -326,12 +330,10 @@ coll_status coll_stage_add(struct coll_stage_batch *b, struct coll_request *r, c
 		first->chain_last->next_staged = r;
 		first->chain_last = r;
 		first->chain_calls++;
-		first->chain_slots += !r->direct;
 		return COLL_OK;
 	}
 	r->chain_last = r;
 	r->chain_calls = 1;
-	r->chain_slots = !r->direct;
 	r->next_chain = b->chains;
 	b->chains = r;
 	return COLL_OK;
@@ -339,8 +341,8 @@ coll_status coll_stage_add(struct coll_stage_batch *b, struct coll_request *r, c
 
 /*
  * Numbers are compared cyclically, so a word is right while the numbers that it is compared with are less than 2^31
- * away. Some words may be idle for long: `taken` of a slot and half that no tile uses, and `ready` while calls go
- * direct. So every 2^28 numbers all words are brought forward.
+ * away. Some words may be idle for long: `taken` of a slot and half that no tile uses, `given` without turns, and
+ * `ready` while calls go direct. So every 2^28 numbers all words are brought forward.
  *
  * All numbers below `done` are those of tiles that are over, on the device and on the host. So no stream waits for such
  * a number, and none of a greater one is let go. Under the lock, since drivers store greater numbers in the same words.
@@ -364,38 +366,36 @@ static void bring_forward(struct coll_comm *comm)
 			if ((int32_t)(done - back + 1 - atomic_load_explicit(word, memory_order_relaxed)) > 0)
 				atomic_store_explicit(word, done - back + 1, memory_order_release);
 		}
+	if ((int32_t)(done - atomic_load_explicit(&s->words->given, memory_order_relaxed)) > 0)
+		atomic_store_explicit(&s->words->given, done, memory_order_release);
 	pthread_mutex_unlock(&comm->ctx->async->lock);
 	s->forward_at = s->forward_ready = s->next;
 	s->forward = true;
 }
 
-/* Calls that go direct come first, each with one number, and then tiles of the others in turn: as they end. */
-static void deal(struct coll_request *first)
+/* Calls that go direct come first, each with one number, and then the tiles of the others: as they end. alone: this
+ * thread does not enqueue for other ranks meanwhile, which may have to be in front of a turn. */
+static void deal(struct coll_request *first, bool alone)
 {
-	const uint32_t n = (uint32_t)first->chain_slots;
 	struct coll_stage *s = first->comm->stage;
-	uint32_t number = s->next;
-	size_t tiles = 0;
+	struct coll_stage_chain *c = &s->chain;
 
 	bring_forward(first->comm);
 	for (struct coll_request *r = first; r; r = r->next_staged)
 		if (r->direct) {
 			coll_mapped_deal(r->comm, &r->direct_call);
-			r->stage_last = ++number;
+			r->stage_last = ++s->next;
 		}
-	s->next = number;
-	for (struct coll_request *r = first; r; r = r->next_staged) {
-		if (r->direct)
-			continue;
-		for (int half = 0; half < 2; half++) {
-			r->stage[half].number = number;
-			r->stage[half].apart = n;
-		}
-		r->stage_last = number++ + (uint32_t)(r->stage_tiles - 1) * n + 1;
-		tiles = r->stage_tiles > tiles ? r->stage_tiles : tiles;
+	coll_stage_order_deal(&c->order, first, s->next, false);
+	c->crowd = NULL;
+	if (alone && c->order.total > SLOTS) {
+		coll_stage_order_deal(&c->order, first, s->next, true);
+		c->crowd = coll_stage_turns_deal(s, first, s->next + (uint32_t)c->order.total);
+		if (!c->crowd)
+			coll_stage_order_deal(&c->order, first, s->next, false);
 	}
 	if (!planted(STALE_WORDS))
-		s->next += (uint32_t)tiles * n;
+		s->next = c->crowd ? c->crowd->end : s->next + (uint32_t)c->order.total;
 	if (planted(MANY_NUMBERS))
 		s->next += MANY;
 }
@@ -404,13 +404,8 @@ coll_status coll_stage_deal(const struct coll_stage_batch *b)
 {
 	if (b->capture.id)
 		return coll_capture_take(b);
-	for (const struct coll_request *r = b->chains; r; r = r->next_chain)
-		if (r->chain_slots > SLOTS)
-			return coll_comm_refuse(r->comm, "group", COLL_ERR_UNSUPPORTED,
-			                        "[COLL-1213] %d calls with device memory in one group: at most %d",
-			                        r->chain_slots, SLOTS);
 	for (struct coll_request *r = b->chains; r; r = r->next_chain)
-		deal(r);
+		deal(r, r == b->chains && !r->next_chain);
 	return COLL_OK;
 }
 
@@ -467,6 +462,7 @@ void coll_stage_release(struct coll_comm *comm)
 	coll_mapped_release(comm);
 	/* The guard first: a kernel that starts because one of these waits has ended sees it. */
 	atomic_store_explicit(&s->words->guard, 1, memory_order_release);
+	atomic_store_explicit(&s->words->given, s->last_done + RELEASED, memory_order_release);
 	for (int half = 0; half < 2; half++)
 		for (int i = 0; i < SLOTS; i++)
 			atomic_store_explicit(&s->words->taken[half][i], s->last_done + RELEASED, memory_order_release);

@@ -32,8 +32,8 @@ bool coll_stage_on_device(struct coll_comm *comm, const void *ptr, size_t len_by
 
 /* Find out whether a bound request is staged, and add it to the batch if it is. Refuses what cannot be. */
 coll_status coll_stage_add(struct coll_stage_batch *b, struct coll_request *r, const struct coll_stream *stream);
-/* Before their submission: give them slots. UNSUPPORTED: there are more requests than slots; none was changed. Those
- * of a capture are not submitted: they belong to the graph then (in_graph), or are refused. */
+/* Before their submission: give them slots. Those of a capture are not submitted: they belong to the graph then
+ * (in_graph), or are refused. */
 coll_status coll_stage_deal(const struct coll_stage_batch *b);
 /* Copy the next tile of a staged request that has no run, if it may be copied. True: it was. The lock is held. */
 bool coll_stage_copy(struct coll_request *r);

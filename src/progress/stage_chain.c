@@ -80,7 +80,14 @@ static coll_status put_scatter(struct coll_stage *s, const struct coll_request *
 	                                 coll_stage_address(s, &s->words->guard), done, r->stage_last);
 }
 
-static const struct coll_stage_puts counted = {put_gather, put_wait, put_scatter};
+/* What is done for the tile at a place, if there is one. */
+static coll_status put(struct coll_stage *s, size_t place, enum coll_stage_sight sight, coll_stage_put_fn *work)
+{
+	struct coll_request *r;
+	size_t t;
+
+	return coll_stage_order_find(&s->chain.order, place, sight, &r, &t) ? work(s, r, t) : COLL_OK;
+}
 
 /* Behind the call before, by the word which that one stores at its end: its stream may be gone by now, or be
  * captured. */
@@ -117,15 +124,21 @@ static void begin_direct(struct coll_stage_chain *c, struct coll_request *r)
 
 static bool has_more(const struct coll_stage_chain *c)
 {
-	return c->direct || c->next < c->total;
+	return c->direct || c->next < c->order.total || (c->crowd && c->turn != c->crowd->end);
 }
 
 /* What the next piece waits for, asked by this thread. */
-static bool may_go_on(const struct coll_stage_chain *c)
+static bool may_go_on(struct coll_stage *s)
 {
+	struct coll_stage_chain *c = &s->chain;
+	struct coll_request *r;
+	size_t t;
+
 	if (c->direct)
 		return coll_mapped_has_come(c->direct->comm, &c->direct->direct_call, c->segment);
-	return is_taken(c->by[c->next % (size_t)c->n], c->next / (size_t)c->n);
+	if (c->next == c->order.total)
+		return coll_stage_turn_is_given(s, c->turn);
+	return !coll_stage_order_find(&c->order, c->next, COLL_STAGE_WAITS, &r, &t) || is_taken(r, t);
 }
 
 /* And by the stream. */
@@ -134,9 +147,9 @@ static coll_status put_next_wait(struct coll_stage *s, const struct coll_stage_c
 	if (c->direct)
 		return coll_mapped_put_wait(c->direct->comm, &c->direct->direct_call, c->segment,
 		                            c->direct->device_stream);
-	if (c->next / (size_t)c->n >= c->by[c->next % (size_t)c->n]->stage_tiles)
-		return COLL_OK;
-	return put_wait(s, c->by[c->next % (size_t)c->n], c->next / (size_t)c->n);
+	if (c->next == c->order.total)
+		return coll_stage_turn_wait(s, c->turn, c->first->device_stream);
+	return put(s, c->next, COLL_STAGE_WAITS, put_wait);
 }
 
 /* The next piece of direct calls, as far as the next wait for others. */
@@ -158,27 +171,50 @@ static coll_status put_direct(struct coll_stage *s, struct coll_stage_chain *c)
 	return st;
 }
 
+/* What messages have in front of their turns comes when nothing else is in front of it. */
+static coll_status begin_turns(struct coll_stage *s, struct coll_stage_chain *c)
+{
+	if (!c->crowd || c->crowd_begun || c->direct || c->next < c->order.total)
+		return COLL_OK;
+	c->crowd_begun = true;
+	return coll_stage_turns_begin(s, c->crowd, c->first->device_stream);
+}
+
+static coll_status put_place(struct coll_stage *s, struct coll_stage_chain *c)
+{
+	const size_t place = c->next++;
+	coll_status st;
+
+	st = put(s, place, COLL_STAGE_WAITS, put_scatter);
+	if (st == COLL_OK && place + SLOTS < c->order.total)
+		st = put(s, place + SLOTS, COLL_STAGE_GATHERS, put_gather);
+	return st;
+}
+
 static coll_status put_next(struct coll_stage *s, struct coll_stage_chain *c)
 {
-	if (c->direct)
-		return put_direct(s, c);
-	return coll_stage_put_next(s, c->by, c->n, &counted, c->next++, c->total);
+	coll_status st;
+
+	if (!c->direct && c->next == c->order.total)
+		return coll_stage_turn_put(s, c->crowd, c->turn++, c->first->device_stream);
+	st = c->direct ? put_direct(s, c) : put_place(s, c);
+	return st == COLL_OK ? begin_turns(s, c) : st;
 }
 
 /* In front of all waits. */
 static coll_status begin_chain(struct coll_stage *s, struct coll_stage_chain *c, struct coll_request *first)
 {
-	coll_status st;
+	coll_status st = COLL_OK;
 
-	c->n = 0;
-	for (struct coll_request *r = first; r; r = r->next_staged)
-		if (!r->direct)
-			c->by[c->n++] = r;
 	c->next = 0;
-	c->total = coll_stage_places(c->by, c->n);
-	st = coll_stage_put_first(s, c->by, c->n, &counted, c->total);
+	c->crowd_begun = false;
+	c->turn = c->crowd ? c->crowd->begin : 0;
+	for (size_t j = 0; j < c->order.total && j < SLOTS && st == COLL_OK; j++)
+		st = put(s, j, COLL_STAGE_GATHERS, put_gather);
 	begin_direct(c, first);
-	return st == COLL_OK && c->direct ? put_direct(s, c) : st;
+	if (st == COLL_OK && c->direct)
+		st = put_direct(s, c);
+	return st == COLL_OK ? begin_turns(s, c) : st;
 }
 
 /* Blocking calls. A persistent operation may be started now and waited for later, and nobody need wait for a call in a
@@ -276,11 +312,11 @@ static void begin(struct coll_request *first, bool alone)
 
 	if (claim(first) != COLL_OK)
 		return;
+	s->chain.first = first;
 	st = alone ? s->device->table->enter(s->device) : COLL_OK;
 	s->chain.entered = alone && st == COLL_OK;
 	if (st == COLL_OK)
 		st = put_begin(s, first, follows, before);
-	s->chain.first = first;
 	if (st != COLL_OK)
 		give_up(comm, first->device_stream, st);
 }
@@ -343,7 +379,7 @@ void coll_stage_pace(struct coll_comm *comm)
 {
 	struct coll_stage_chain *c = comm->stage ? &comm->stage->chain : NULL;
 
-	while (c && c->first && c->paced && may_go_on(c))
+	while (c && c->first && c->paced && may_go_on(comm->stage))
 		if (c->direct && coll_mapped_copies(&c->direct->direct_call))
 			advance_away(comm);
 		else

@@ -43,6 +43,7 @@ coll_status coll_stage_ring_open(struct coll_comm *comm, struct coll_stage **rin
 	s->words = s->memory;
 	s->in = (char *)s->memory + PAGE;
 	s->out = s->in + (size_t)SLOTS * SLOT_BYTES;
+	s->turns = (void *)(s->in + COLL_STAGE_SLOTS_BYTES);
 	return COLL_OK;
 }
 
@@ -200,7 +201,7 @@ size_t coll_stage_half_tiles(const struct coll_request *r, int half)
 	return coll_stage_job_tiles(&job);
 }
 
-/* ---- Order ---- */
+/* ---- Order of a graph ---- */
 
 /* What is done for tile j of n requests that take turns. */
 static coll_status put(struct coll_stage *s, struct coll_request *const *by, int n, size_t j, coll_stage_put_fn *work)
@@ -221,34 +222,20 @@ size_t coll_stage_places(struct coll_request *const *by, int n)
 	return total;
 }
 
-coll_status coll_stage_put_first(struct coll_stage *s, struct coll_request *const *by, int n,
-                                 const struct coll_stage_puts *puts, size_t total)
-{
-	coll_status st = COLL_OK;
-
-	for (size_t j = 0; j < total && j < SLOTS && st == COLL_OK; j++)
-		st = put(s, by, n, j, puts->gather);
-	return st;
-}
-
-coll_status coll_stage_put_next(struct coll_stage *s, struct coll_request *const *by, int n,
-                                const struct coll_stage_puts *puts, size_t j, size_t total)
-{
-	const coll_status st = put(s, by, n, j, puts->scatter);
-
-	return st == COLL_OK && j + SLOTS < total ? put(s, by, n, j + SLOTS, puts->gather) : st;
-}
-
 coll_status coll_stage_put(struct coll_stage *s, struct coll_request *const *by, int n,
                            const struct coll_stage_puts *puts)
 {
 	const size_t total = coll_stage_places(by, n);
-	coll_status st = coll_stage_put_first(s, by, n, puts, total);
+	coll_status st = COLL_OK;
 
+	for (size_t j = 0; j < total && j < SLOTS && st == COLL_OK; j++)
+		st = put(s, by, n, j, puts->gather);
 	for (size_t j = 0; j < total && st == COLL_OK; j++) {
 		st = put(s, by, n, j, puts->wait);
 		if (st == COLL_OK)
-			st = coll_stage_put_next(s, by, n, puts, j, total);
+			st = put(s, by, n, j, puts->scatter);
+		if (st == COLL_OK && j + SLOTS < total)
+			st = put(s, by, n, j + SLOTS, puts->gather);
 	}
 	return st;
 }

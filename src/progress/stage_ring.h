@@ -8,6 +8,8 @@
 #include "device/device.h"
 #include "engine/stage.h"
 #include "progress/async.h"
+#include "progress/stage_order.h"
+#include "progress/stage_turns.h"
 
 enum { COLL_STAGE_LINE = 64, COLL_STAGE_PAGE = 4096 };
 
@@ -18,6 +20,7 @@ struct coll_stage_words {
 	_Alignas(COLL_STAGE_LINE) _Atomic uint32_t done;  /* device: number + 1 of the last tile of the last call that
 	                                                   * has ended */
 	_Alignas(COLL_STAGE_LINE) _Atomic uint32_t trial; /* device: 0, at creation */
+	_Alignas(COLL_STAGE_LINE) _Atomic uint32_t given; /* host: number + 1 of the last turn (engine/turns.h) */
 	_Alignas(COLL_STAGE_LINE) _Atomic uint32_t taken[2][COLL_STAGE_SLOTS]; /* host: by half of a pair; collectives
 	                                                                        * use the first */
 };
@@ -25,10 +28,12 @@ static_assert(sizeof(struct coll_stage_words) <= COLL_STAGE_PAGE / 2, "the words
 
 struct coll_stage {
 	struct coll_device *device;
-	void *memory;     /* a page of words, then the slots for input and those for output */
+	void *memory;     /* a page of words, the slots for input and those for output, the list of turns */
 	uint64_t address; /* of memory, as kernels see it */
 	struct coll_stage_words *words;
 	char *in, *out;
+	struct coll_stage_turn *turns;
+	struct coll_stage_crowd *crowds;  /* that the device may be in */
 	struct coll_device_piece *pieces; /* one for each rank */
 	coll_device_stream own;           /* of blocking calls */
 	bool used;                        /* something was enqueued */
@@ -50,14 +55,20 @@ struct coll_stage {
 		/* The direct call that it has come to, and the next segment; NULL: those are over. */
 		struct coll_request *direct;
 		size_t segment;
-		/* The others, and the next of their tiles in turn. */
-		struct coll_request *by[COLL_STAGE_SLOTS];
-		int n;
-		size_t next, total;
+		/* The others, and the place of the next tile. */
+		struct coll_stage_order order;
+		size_t next;
+		/* The messages that take turns behind these, NULL: none; and the number of the next turn. */
+		struct coll_stage_crowd *crowd;
+		bool crowd_begun;
+		uint32_t turn;
 	} chain;
 };
 
-#define COLL_STAGE_MEMORY_BYTES (COLL_STAGE_PAGE + (size_t)2 * COLL_STAGE_SLOTS * COLL_STAGE_SLOT_BYTES)
+#define COLL_STAGE_SLOTS_BYTES ((size_t)2 * COLL_STAGE_SLOTS * COLL_STAGE_SLOT_BYTES)
+#define COLL_STAGE_MEMORY_BYTES \
+	(COLL_STAGE_PAGE + COLL_STAGE_SLOTS_BYTES + COLL_STAGE_TURNS * sizeof(struct coll_stage_turn))
+static_assert(COLL_STAGE_MEMORY_BYTES % COLL_STAGE_PAGE == 0, "whole pages");
 
 /* A ring without a stream. */
 coll_status coll_stage_ring_open(struct coll_comm *comm, struct coll_stage **ring, struct coll_error_box *err);
@@ -89,15 +100,9 @@ typedef coll_status coll_stage_put_fn(struct coll_stage *s, const struct coll_re
 struct coll_stage_puts {
 	coll_stage_put_fn *gather, *wait, *scatter;
 };
-/* Enqueue n requests that take turns: see stage.c. Their number of places in turn: */
+/* Enqueue n requests of a graph that take turns. Their number of places in turn: */
 size_t coll_stage_places(struct coll_request *const *by, int n);
 coll_status coll_stage_put(struct coll_stage *s, struct coll_request *const *by, int n,
                            const struct coll_stage_puts *puts);
-/* In parts, for a caller that waits itself: what comes in front of the first wait, and what comes behind the wait for
- * tile j in turn. total: coll_stage_places(). */
-coll_status coll_stage_put_first(struct coll_stage *s, struct coll_request *const *by, int n,
-                                 const struct coll_stage_puts *puts, size_t total);
-coll_status coll_stage_put_next(struct coll_stage *s, struct coll_request *const *by, int n,
-                                const struct coll_stage_puts *puts, size_t j, size_t total);
 
 #endif

@@ -150,6 +150,15 @@ coll_status coll_stream_wrap_cuda(coll_stream **out, coll_comm *comm, void *cuda
 	return COLL_OK;
 }
 
+int coll_stream_is_captured(const coll_stream *s)
+{
+	struct coll_device_capture capture = {0};
+	struct coll_device *d = s && s->device ? s->ctx->device : NULL;
+	const char *why;
+
+	return d && d->table->stream_check(d, s->handle, &capture, &why) == COLL_OK && capture.id != 0;
+}
+
 static bool complete(void *arg)
 {
 	const struct coll_stream *s = arg;

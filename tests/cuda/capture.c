@@ -5,6 +5,7 @@
  * usage: capture SCENARIO [LAUNCHES [RANK]]
  */
 #define PLAIN_OWN_MAIN
+#include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -329,6 +330,88 @@ static void outliving(void)
 	}
 }
 
+/* Even the last one of the process: its kernels stay. */
+static void last(void)
+{
+	int *mine[2] = {cuda_user_alloc(in[0], sizeof(host)), cuda_user_alloc(in[0], sizeof(host))};
+	void *exec = NULL;
+
+	REQUIRE(mine[0] && mine[1]);
+	CHECK(cuda_user_capture(handle[0]));
+	CHECK(coll_all_reduce(mine[0], mine[1], COUNT, COLL_I32, COLL_SUM, comm, stream[0]) == COLL_OK);
+	REQUIRE(cuda_user_captured(handle[0], &exec, 1));
+	put(mine[0], me, 0, COUNT);
+	CHECK(cuda_user_launch(exec, handle[0]) && cuda_user_synchronize(handle[0]));
+	CHECK(wrong_sums(mine[1], 0, COUNT) == 0);
+	put_mark(mine[1], COUNT);
+	close_comm();
+	for (int i = 0; i < 3; i++)
+		CHECK(cuda_user_launch(exec, handle[0]) && cuda_user_synchronize(handle[0]));
+	CHECK(wrong_marks(mine[1], COUNT) == 0);
+	cuda_user_exec_destroy(exec);
+	open_comm();
+	CHECK(sum(0, COUNT, stream[0]) == COLL_OK && coll_stream_wait(stream[0], -1) == COLL_OK);
+}
+
+/* The progress thread still looks at the communicator when its first capture begins. */
+static void warm(void)
+{
+	for (int turn = 0; turn < launches && atomic_load(&plain_failures) == 0; turn++) {
+		coll_comm *child = NULL;
+		coll_stream *s = NULL;
+		void *exec = NULL;
+
+		REQUIRE(coll_comm_duplicate(comm, &child) == COLL_OK);
+		CHECK(coll_stream_wrap_cuda(&s, child, handle[0]) == COLL_OK);
+		CHECK(coll_all_reduce(in[0], out[0], COUNT, COLL_I32, COLL_SUM, child, s) == COLL_OK);
+		CHECK(cuda_user_synchronize(handle[0]) && cuda_user_capture(handle[0]));
+		CHECK(coll_all_reduce(in[0], out[0], COUNT, COLL_I32, COLL_SUM, child, s) == COLL_OK);
+		REQUIRE(cuda_user_captured(handle[0], &exec, 1));
+		sum_once(exec, 0, turn, COUNT);
+		cuda_user_exec_destroy(exec);
+		CHECK(coll_stream_destroy(&s) == COLL_OK && coll_comm_destroy(&child) == COLL_OK);
+	}
+}
+
+/* A communicator of its own, memory, a child: all of it comes and goes. */
+static void *lives(void *arg)
+{
+	coll_config cfg = COLL_CONFIG_INIT;
+	coll_comm *alone = NULL, *child = NULL;
+	void *memory = NULL;
+
+	cfg.device = "cuda";
+	cfg.rank = 0;
+	cfg.size = 1;
+	CHECK(coll_comm_create(&alone, &cfg) == COLL_OK, "%s", coll_last_error(NULL)->message);
+	CHECK(coll_comm_duplicate(comm, &child) == COLL_OK, "%s", coll_last_error(comm)->message);
+	CHECK(coll_mem_alloc_on(child, &memory, 1 << 20, COLL_MEM_DEVICE) == COLL_OK);
+	CHECK(coll_mem_free(child, memory) == COLL_OK);
+	CHECK(coll_comm_destroy(&child) == COLL_OK && coll_comm_destroy(&alone) == COLL_OK);
+	return arg;
+}
+
+/* What is made and ended while a stream is being captured, in the same thread or another one, ends no capture. */
+static void beside(void)
+{
+	for (int other = 0; other < 2; other++) {
+		void *exec = NULL;
+		pthread_t thread;
+
+		CHECK(cuda_user_capture(handle[0]));
+		if (other) {
+			REQUIRE(pthread_create(&thread, NULL, lives, NULL) == 0);
+			pthread_join(thread, NULL);
+		} else {
+			lives(NULL);
+		}
+		CHECK(sum(0, COUNT, stream[0]) == COLL_OK, "%s", coll_last_error(comm)->message);
+		REQUIRE(cuda_user_captured(handle[0], &exec, 1), "the capture has ended, %d", other);
+		sum_once(exec, 0, other, COUNT);
+		cuda_user_exec_destroy(exec);
+	}
+}
+
 /* Until the communicator has failed: then launches pass and write nothing, and the error names the rank. */
 static void failing(void)
 {
@@ -376,7 +459,8 @@ int main(int argc, char **argv)
 		void (*run)(void);
 	} scenarios[] = {{"persistent", persistent}, {"several", several}, {"overlapping", overlapping},
 	                 {"abandoned", abandoned},   {"refused", refused}, {"itself", itself},
-	                 {"outliving", outliving},   {"between", failing}, {"during", failing},
+	                 {"outliving", outliving},   {"last", last},       {"warm", warm},
+	                 {"beside", beside},         {"between", failing}, {"during", failing},
 	                 {"abort", failing}};
 
 	how = argc > 1 ? argv[1] : "";

@@ -58,7 +58,7 @@ class Suite(Cases):
                     self.launched(f"every call {where}", n, self.rank("staged", "-g", first, seeds, 20), 900, **env)
                     self.launched(f"several {where}", n, self.rank("capture", "several", 5), **env)
             self.launched(f"persistent {n}", n, self.rank("capture", "persistent", launches), 300)
-            for name in ("overlapping", "abandoned", "refused", "itself", "outliving"):
+            for name in ("overlapping", "abandoned", "refused", "itself", "outliving", "last", "warm", "beside"):
                 self.launched(f"{name} {n}", n, self.rank("capture", name, 10))
             self.launched(f"without a thread {n}", n, self.rank("capture", "refused"), COLL_PROGRESS="off")
             for seed in range(failures):

@@ -17,6 +17,7 @@ static struct {
 	int (*to_host)(void *dst, uint64_t src, size_t len_bytes, void *stream);
 	int (*synchronize)(void *stream);
 	int (*create)(void **stream, unsigned flags);
+	int (*alloc)(uint64_t *device, size_t len_bytes);
 	int (*query)(void *stream);
 	int (*destroy)(void *stream);
 	int (*begin)(void *stream, int mode);
@@ -45,6 +46,7 @@ static void load(void)
 	*(void **)&cuda.to_host = dlsym(handle, "cuMemcpyDtoHAsync_v2");
 	*(void **)&cuda.synchronize = dlsym(handle, "cuStreamSynchronize");
 	*(void **)&cuda.create = dlsym(handle, "cuStreamCreate");
+	*(void **)&cuda.alloc = dlsym(handle, "cuMemAlloc_v2");
 	*(void **)&cuda.query = dlsym(handle, "cuStreamQuery");
 	*(void **)&cuda.begin = dlsym(handle, "cuStreamBeginCapture_v2");
 	*(void **)&cuda.end = dlsym(handle, "cuStreamEndCapture");
@@ -86,6 +88,13 @@ bool cuda_user_read(void *host, const void *device, size_t len_bytes)
 bool cuda_user_stream(const void *device, void **stream)
 {
 	return enter(device) && cuda.create(stream, NON_BLOCKING) == 0;
+}
+
+void *cuda_user_alloc(const void *device, size_t len_bytes)
+{
+	uint64_t at = 0;
+
+	return enter(device) && cuda.alloc(&at, len_bytes) == 0 ? (void *)(uintptr_t)at : NULL;
 }
 
 int cuda_user_query(void *stream)

@@ -11,6 +11,8 @@ bool cuda_user_write(void *device, const void *host, size_t len_bytes);
 bool cuda_user_read(void *host, const void *device, size_t len_bytes);
 /* A non-blocking stream of the device that some memory belongs to. */
 bool cuda_user_stream(const void *device, void **stream);
+/* Memory of the same device, or NULL. */
+void *cuda_user_alloc(const void *device, size_t len_bytes);
 /* What the driver says of the stream: 0, all is done; 600, not yet. */
 int cuda_user_query(void *stream);
 void cuda_user_stream_destroy(void *stream);

@@ -266,6 +266,29 @@ static void a_call_that_is_enqueued_in_part_ends(void)
 
 /* ---- Numbers come round ---- */
 
+/* Messages in both directions, which need more than the slots: they leave those in turns. */
+static void exchange(const struct job_rank *r, coll_stream *stream)
+{
+	enum { MANY = 9 << 18 };
+	int *x = job_memory(r, MANY), *y = job_memory(r, MANY), *host = malloc(MANY * sizeof(*host));
+
+	job_fill(r, x, MANY, 3);
+	job_fill(r, y, MANY, 77);
+	job_ok(r, coll_group_begin(), "a group");
+	job_ok(r, coll_send(x, MANY, COLL_I32, !r->rank, r->comm, stream), "send");
+	job_ok(r, coll_recv(y, MANY, COLL_I32, !r->rank, r->comm, stream), "recv");
+	job_ok(r, coll_group_end(), "a group");
+	job_ok(r, coll_stream_wait(stream, -1), "messages");
+	if (!cuda_user_read(host, y, MANY * sizeof(*host)))
+		job_wrong(r, "cannot read device memory");
+	for (int i = 0; i < MANY; i++)
+		if (host[i] != !r->rank + 3 + i % 1000) {
+			job_wrong(r, "messages in turns: element %d is %d", i, host[i]);
+			break;
+		}
+	free(host);
+}
+
 /* After 20 calls that take 2^27 numbers each, words that none of them has used are more than 2^31 behind. */
 static void round_numbers(struct job_rank *r)
 {
@@ -309,6 +332,7 @@ static void round_numbers(struct job_rank *r)
 			break;
 		}
 	free(host);
+	exchange(r, stream);
 	coll_stream_destroy(&stream);
 	job_ok(r, coll_comm_destroy(&r->comm), "the end");
 }

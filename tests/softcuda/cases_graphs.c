@@ -51,6 +51,34 @@ static void capture_records(void)
 	IS(cuGraphLaunch(exec, s), CUDA_ERROR_INVALID_VALUE);
 }
 
+static void unloaded(void)
+{
+	CUgraphExec exec;
+	CUmodule module;
+	CUfunction f;
+	CUgraph graph;
+	CUstream s;
+	uint32_t *w;
+	CUdeviceptr p;
+
+	start();
+	s = stream(CU_STREAM_NON_BLOCKING);
+	w = words();
+	p = on_device(&w[8]);
+	OK(cuModuleLoadData(&module, case_ptx));
+	OK(cuModuleGetFunction(&f, module, "softtest_add"));
+	OK(launch(f, 1, 1, s, p, p, 1, 0));
+	OK(cuStreamSynchronize(s));
+	OK(cuStreamBeginCapture(s, CU_STREAM_CAPTURE_MODE_GLOBAL));
+	OK(launch(f, 1, 1, s, p, p, 1, 5));
+	exec = capture_end(s, &graph);
+	OK(cuGraphLaunch(exec, s));
+	OK(cuStreamSynchronize(s));
+	OK(cuModuleUnload(module));
+	OK(cuGraphLaunch(exec, s));
+	IS(cuStreamSynchronize(s), CUDA_ERROR_ILLEGAL_ADDRESS);
+}
+
 static void fork_to(CUstream from, CUstream to, CUevent *e)
 {
 	OK(cuEventCreate(e, CU_EVENT_DISABLE_TIMING));
@@ -398,11 +426,19 @@ static void user_object(void)
 }
 
 const struct softcuda_case cases_graphs[] = {
-        {"capture_records", capture_records, {NULL}},   {"capture_joins", capture_joins, {NULL}},
-        {"capture_isolated", capture_isolated, {NULL}}, {"capture_query", capture_query, {NULL}},
-        {"capture_event", capture_event, {NULL}},       {"capture_legacy", capture_legacy, {NULL}},
-        {"capture_unsafe", capture_unsafe, {NULL}},     {"capture_thread", capture_thread, {NULL}},
-        {"capture_dead", capture_dead, {NULL}},         {"graph_serial", graph_serial, {NULL}},
-        {"graph_branches", graph_branches, {NULL}},     {"graph_external", graph_external, {NULL}},
-        {"user_object", user_object, {NULL}},           {NULL, NULL, {NULL}},
+        {"capture_records", capture_records, {NULL}},
+        {"capture_joins", capture_joins, {NULL}},
+        {"capture_isolated", capture_isolated, {NULL}},
+        {"capture_query", capture_query, {NULL}},
+        {"capture_event", capture_event, {NULL}},
+        {"capture_legacy", capture_legacy, {NULL}},
+        {"capture_unsafe", capture_unsafe, {NULL}},
+        {"capture_thread", capture_thread, {NULL}},
+        {"capture_dead", capture_dead, {NULL}},
+        {"graph_serial", graph_serial, {NULL}},
+        {"graph_branches", graph_branches, {NULL}},
+        {"graph_external", graph_external, {NULL}},
+        {"user_object", user_object, {NULL}},
+        {"unloaded", unloaded, {NULL}},
+        {NULL, NULL, {NULL}},
 };

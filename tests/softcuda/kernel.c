@@ -262,6 +262,7 @@ CUresult cuLaunchKernel(CUfunction f, unsigned gx, unsigned gy, unsigned gz, uns
 	}
 	f->loaded = true;
 	work.launch.kernel = f->kernel;
+	work.launch.unloaded = &f->module->dead;
 	work.launch.blocks = (struct soft_index){gx, gy, gz};
 	work.launch.threads = (struct soft_index){bx, by, bz};
 	work.launch.shared_len = shared;

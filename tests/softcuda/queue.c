@@ -264,7 +264,10 @@ static CUresult run(const struct soft_work *w, uint64_t seed)
 	switch (w->kind) {
 	case OP_NOP:
 	case OP_EVENT: break;
-	case OP_KERNEL: return soft_run(w->ctx, &w->launch, seed);
+	case OP_KERNEL:
+		if (*w->launch.unloaded && !soft_planted(RULE_unloaded))
+			return CUDA_ERROR_ILLEGAL_ADDRESS;
+		return soft_run(w->ctx, &w->launch, seed);
 	case OP_COPY:
 		dst = w->copy.raw_dst ? (char *)w->copy.dst : soft_touch(w->ctx, w->copy.dst, w->copy.len);
 		src = w->copy.raw_src ? (char *)w->copy.src : soft_touch(w->ctx, w->copy.src, w->copy.len);

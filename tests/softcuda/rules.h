@@ -54,6 +54,7 @@
 	R(poison, "new device memory and shared memory of a block hold garbage") \
 	R(block_order, "barriers hold for all threads of a block") \
 	R(module_entries, "a module has the kernels that its PTX has") \
+	R(unloaded, "a graph that launches a kernel of an unloaded module ends with 700") \
 	R(ptx_version, "PTX that is newer than the driver is 222") \
 	R(vmm_access, "mapped memory needs access for the device that touches it") \
 	R(vmm_rules, "memory is mapped whole, once, into a reservation; what is mapped cannot be returned") \

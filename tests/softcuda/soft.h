@@ -169,7 +169,8 @@ struct soft_launch {
 	const struct soft_kernel *kernel;
 	struct soft_index blocks, threads;
 	unsigned shared_len;
-	void *args; /* owned, of the kernel's length */
+	void *args;           /* owned, of the kernel's length */
+	const bool *unloaded; /* modules stay as objects */
 };
 
 /* What an operation does; copied into graphs. */

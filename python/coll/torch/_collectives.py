@@ -6,6 +6,7 @@ what copies results to where they belong. All of it is done before anything is s
 
 from __future__ import annotations
 
+import functools
 from typing import Any, Callable
 
 import torch
@@ -14,8 +15,8 @@ from torch import Tensor
 from torch._C import _distributed_c10d as _c10d
 
 from .._errors import ArgumentError, CollError
-from . import _sparse, _tensors
-from ._work import Several, Work, done, translate
+from . import _devices, _sparse, _tensors
+from ._work import OnDevice, Several, Work, done, together, translate
 
 _R = dist.ReduceOp
 _NAMES = {"SUM": "sum", "PRODUCT": "prod", "MIN": "min", "MAX": "max", "AVG": "avg", "BAND": "band", "BOR": "bor", "BXOR": "bxor"}
@@ -31,8 +32,29 @@ def _is_sequence(x: Any) -> bool:
     return isinstance(x, (list, tuple))
 
 
+def _placed(method: Any) -> Any:
+    """A method whose tensors may be on a device: then it runs in the lane of the group, where _call() enqueues. Else those of
+    unfinished calls are in order with them."""
+    names = method.__code__.co_varnames[1:method.__code__.co_argcount]
+
+    @functools.wraps(method)
+    def call(self: Any, *args: Any, **words: Any) -> Any:
+        device, tensors = _devices.place_of(method.__name__, [*zip(names, args), *words.items()])
+        if device is None:
+            with self._lock:
+                self._order(tensors, False)
+                work = method(self, *args, **words)
+                if not work._ended:
+                    self._remember(work, tensors)
+            return work
+        with self._on(device, tensors):
+            return method(self, *args, **words)
+
+    return call
+
+
 class Collectives:
-    """Mixed into ProcessGroup, which has _call(), _comm, _stream, _lock, _size and _rank."""
+    """Mixed into ProcessGroup, which has _call(), _on(), _comm, _stream, _lock, _size and _rank."""
 
     # Of ProcessGroup.
     _comm: Any
@@ -43,6 +65,8 @@ class Collectives:
     _last: Any
     _collecting: Any
     _settle: Any
+    _order: Callable[[list[Tensor], bool], None]
+    _remember: Callable[[Work, list[Tensor]], None]
 
     # ---- Reductions ----
 
@@ -54,24 +78,32 @@ class Collectives:
         kind, factor = op.__getstate__() if hasattr(op, "__getstate__") else (op, None)
         if kind != _R.RedOpType.PREMUL_SUM or factor is None:
             raise ArgumentError(f"coll: there is no reduction {op}")
+        self._order(inputs, True)
         return "sum", [_tensors.check(t).detach() * factor for t in inputs]
 
     def allreduce(self, tensors: Any, opts: Any = None, timeout: Any = None) -> Work:
         try:  # one tensor, blocking, no other call in progress: the short way
             name = OPS[hash(opts.reduceOp)]
             (x,) = tensors
-            if not opts.asyncOp and self._collecting is None:
+            short = not opts.asyncOp and not self._collecting and not x.is_cuda
+        except (AttributeError, KeyError, TypeError, ValueError):
+            short = False
+        if short:  # beyond that try: what a signal handler raises in the call is the caller's
+            try:
                 with self._lock:
                     if self._last is not None:
                         self._settle()
                     self._comm.all_reduce(x, name, out=x)
                 return _DONE
-        except CollError as error:
-            if error.lost != "call":
-                raise translate(error, self._limit) from error
-            # Nothing was sent: sparse and lazily conjugated tensors go the long way, which also has the better sentences.
-        except (AttributeError, KeyError, TypeError, ValueError):
-            pass
+            except CollError as error:
+                if error.lost != "call":
+                    raise translate(error, self._limit) from error
+                # Nothing was sent: sparse and lazily conjugated tensors go the long way, which also has the better sentences.
+        work: Work = self._all_reduce(tensors, opts)
+        return work
+
+    @_placed
+    def _all_reduce(self, tensors: Any, opts: Any = None) -> Work:
         if opts is None or not hasattr(opts, "reduceOp"):
             opts = _options(_c10d.AllreduceOptions, reduceOp=opts)
         many = [tensors] if isinstance(tensors, Tensor) else list(tensors)
@@ -105,11 +137,13 @@ class Collectives:
             raise translate(error, self._limit) from error
         return done(tensors)
 
+    @_placed
     def allreduce_coalesced(self, tensors: Any, opts: Any = None) -> Work:
         opts = opts if opts is not None else _c10d.AllreduceCoalescedOptions()
         _tensors.same_type("all_reduce_coalesced", tensors)
         return self._several(opts, list(tensors), [lambda o, t=t: self._all_reduce_one([t], o) for t in tensors])
 
+    @_placed
     def reduce(self, tensors: Any, root: Any = None, op: Any = None, timeout: Any = None) -> Work:
         if isinstance(tensors, Tensor):
             opts = _options(_c10d.ReduceOptions, reduceOp=op, rootRank=root, timeout=timeout)
@@ -129,6 +163,7 @@ class Collectives:
             after = None
         return self._call(opts, "reduce", (flat, name, opts.rootRank), words, [x], after)
 
+    @_placed
     def reduce_scatter(self, outputs: Any, inputs: Any, opts: Any = None, timeout: Any = None) -> Work:
         if isinstance(outputs, Tensor):
             outputs, inputs = [outputs], [inputs]
@@ -144,6 +179,7 @@ class Collectives:
         words = {"out": flat} if len(set(counts)) == 1 else {"out": flat, "counts": counts}
         return self._call(opts, "reduce_scatter", (_tensors.joined_source(scaled or parts), name), words, list(outputs), after)
 
+    @_placed
     def reduce_scatter_single(self, output: Tensor, input: Tensor, opts: Any = None) -> Work:
         opts = _reducing(_c10d.ReduceScatterOptions, opts)
         _tensors.same_type("reduce_scatter", [output, input])
@@ -157,6 +193,7 @@ class Collectives:
 
     _reduce_scatter_base = reduce_scatter_single
 
+    @_placed
     def reduce_scatter_single_coalesced(self, outputs: Any, inputs: Any, opts: Any = None) -> Work:
         opts = _reducing(_c10d.ReduceScatterOptions, opts)
         return self._several(opts, list(outputs),
@@ -166,6 +203,7 @@ class Collectives:
 
     # ---- Copies ----
 
+    @_placed
     def broadcast(self, tensors: Any, root: Any = None, timeout: Any = None) -> Work:
         if isinstance(tensors, Tensor):
             opts = _options(_c10d.BroadcastOptions, rootRank=root, timeout=timeout)
@@ -176,6 +214,7 @@ class Collectives:
         flat, after = _tensors.both(x) if opts.rootRank == self._rank else _tensors.target(x)
         return self._call(opts, "broadcast", (flat, opts.rootRank), {}, list(tensors), None if opts.rootRank == self._rank else after)
 
+    @_placed
     def allgather(self, outputs: Any, inputs: Any, opts: Any = None, timeout: Any = None) -> Work:
         if isinstance(inputs, Tensor):
             outputs, inputs = [outputs], [inputs]
@@ -190,6 +229,7 @@ class Collectives:
         words = {"out": flat} if len(set(counts)) == 1 else {"out": flat, "counts": counts}
         return self._call(opts, "all_gather", (_tensors.source(x),), words, outputs, after)
 
+    @_placed
     def all_gather_single(self, output: Tensor, input: Tensor, opts: Any = None) -> Work:
         opts = opts if opts is not None else _c10d.AllgatherOptions()
         _tensors.same_type("all_gather", [output, input])
@@ -201,11 +241,13 @@ class Collectives:
 
     _allgather_base = all_gather_single
 
+    @_placed
     def allgather_coalesced(self, output_lists: Any, inputs: Any, opts: Any = None) -> Work:
         opts = opts if opts is not None else _c10d.AllgatherOptions()
         calls = [lambda o, i=i, x=x: self.allgather([[row[i] for row in output_lists]], [x], o) for i, x in enumerate(inputs)]
         return self._several(opts, output_lists, calls)
 
+    @_placed
     def all_gather_single_coalesced(self, outputs: Any, inputs: Any, opts: Any = None) -> Work:
         opts = opts if opts is not None else _c10d.AllgatherOptions()
         return self._several(opts, list(outputs),
@@ -213,6 +255,7 @@ class Collectives:
 
     allgather_into_tensor_coalesced = all_gather_single_coalesced
 
+    @_placed
     def gather(self, outputs: Any, inputs: Any, root: Any = None, timeout: Any = None) -> Work:
         if isinstance(inputs, Tensor):
             opts = _options(_c10d.GatherOptions, rootRank=root, timeout=timeout)
@@ -232,6 +275,7 @@ class Collectives:
             raise ArgumentError("coll: gather: outputs are for the root alone")
         return self._call(opts, "gather", (_tensors.source(x), opts.rootRank), words, outputs, after)
 
+    @_placed
     def scatter(self, outputs: Any, inputs: Any, root: Any = None, timeout: Any = None) -> Work:
         if isinstance(outputs, Tensor):
             opts = _options(_c10d.ScatterOptions, rootRank=root, timeout=timeout)
@@ -252,6 +296,7 @@ class Collectives:
 
     # ---- All to all ----
 
+    @_placed
     def all_to_all_single(self, output: Tensor, input: Tensor, output_split_sizes: Any = None, input_split_sizes: Any = None,
                           opts: Any = None, timeout: Any = None) -> Work:
         opts = opts if opts is not None and hasattr(opts, "asyncOp") else _c10d.AllToAllOptions()
@@ -282,6 +327,7 @@ class Collectives:
                                 f"has {rows}")
         return [n * row for n in sizes]
 
+    @_placed
     def alltoall(self, outputs: Any, inputs: Any, opts: Any = None, timeout: Any = None) -> Work:
         opts = opts if opts is not None and hasattr(opts, "asyncOp") else _c10d.AllToAllOptions()
         self._need_parts("all_to_all", outputs)
@@ -306,6 +352,8 @@ class Collectives:
         return self._together(works, value)
 
     def _together(self, works: list[Work], value: Any) -> Work:
+        if any(isinstance(w, OnDevice) for w in works):
+            return together(works, value)
         if all(w._ended and w._failure is None for w in works):
             return done(value)
         work = Several()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from datetime import timedelta
@@ -13,7 +14,7 @@ from torch.distributed.rendezvous import _rendezvous_handlers as _handlers
 from .. import _comm
 from .._errors import CollError
 from ._group import ProcessGroup
-from ._work import seconds, translate
+from ._work import milliseconds, seconds, translate
 
 NAME = "coll"
 
@@ -21,58 +22,73 @@ NAME = "coll"
 _met: Any = None
 
 
-def _refuse_other_devices() -> None:
-    """torch takes a group written in Python for all devices at once and drops those after it: the caller's list tells."""
+def _asked() -> tuple[dict[str, str], Any]:
+    """The backends of devices and device_id=, which torch tells a backend written in Python only by the variables of its function."""
     try:
-        config = sys._getframe(2).f_locals.get("backend_config")
+        seen = sys._getframe(2).f_locals
     except ValueError:
-        return
-    devices = dict(getattr(config, "device_backend_map", {}) or {})
-    others = [d for d in devices if d != "cpu"]
+        return {}, None
+    return dict(getattr(seen.get("backend_config"), "device_backend_map", {}) or {}), seen.get("device_id")
+
+
+def _refuse_other_backends(devices: dict[str, str]) -> None:
+    """torch takes a group written in Python for all devices at once, and drops the others."""
+    others = [d for d, b in devices.items() if b != NAME]
+    unknown = [d for d, b in devices.items() if b == NAME and d not in ("cpu", "cuda")]
+    asked = ",".join(f"{d}:{b}" for d, b in devices.items())
+    if unknown:
+        raise ValueError(f"coll: backend '{asked}': coll serves cpu and cuda, not {', '.join(unknown)}")
     if others:
-        asked = ",".join(f"{d}:{b}" for d, b in devices.items())
         raise ValueError(
-            f"coll: backend '{asked}': a group of coll is for the CPU alone, and torch would drop the rest without a word. Make two "
-            f"groups: init_process_group('{devices[others[0]] if devices[others[0]] != NAME else 'nccl'}') for {', '.join(others)}, "
-            "and cpu = dist.new_group(backend='coll') for tensors in host memory")
+            f"coll: backend '{asked}': a group of coll is for cpu and cuda, and torch would drop the rest without a word. Make two "
+            f"groups: init_process_group('{devices[others[0]]}') for {', '.join(others)}, and dist.new_group(backend='coll')")
 
 
 def _meet(store: Any, rank: int, size: int, limit: float) -> Any:
     """Rank 0 puts an id into the store; the library does the rest."""
-    settings: dict[str, Any] = {"create_timeout_ms": max(1000, round(limit * 1000)), "arrival_timeout_ms": round(limit * 1000)}
+    settings: dict[str, Any] = {"device": "host", "create_timeout_ms": milliseconds(limit, 1000), "arrival_timeout_ms": milliseconds(limit)}
     if size == 1:
         return _comm.init(0, 1, id=_comm.unique_id(), **settings)
-    if rank == 0:
-        made = _comm.unique_id()
-        store.set("coll/id", bytes(made).hex())
-    else:
+    if rank > 0:
         made = _comm.UniqueId(bytes.fromhex(store.get("coll/id").decode()))
-    return _comm.init(rank, size, id=made, **settings)
+        return _comm.init(rank, size, id=made, **settings)
+    made = _comm.unique_id()
+    store.set("coll/id", bytes(made).hex())
+    try:
+        return _comm.init(rank, size, id=made, **settings)
+    finally:  # a store that outlives the group has no stale one for the next
+        with contextlib.suppress(Exception):
+            store.delete_key("coll/id")
 
 
 def _create(options: Any, backend_options: Any = None) -> ProcessGroup:
     """For torch: the group of `options`, called by its members alone."""
     global _met
-    _refuse_other_devices()
+    backends, device = _asked()
+    _refuse_other_backends(backends)
     limit = seconds(options.timeout) or 1800.0
     ranks, rank, size = list(options.global_ranks_in_group), options.group_rank, options.group_size
     parent = dist.group.WORLD if ranks and dist.is_initialized() else None
     try:
         if isinstance(parent, ProcessGroup):
             comm = parent.make_child(ranks, f"{options.group_id}")
-        elif not ranks and _met is not None and (_met.rank, _met.size) == (rank, size):
+            return ProcessGroup(comm, options.store, limit, options.group_id, parent, ranks)
+        if not ranks and _met is not None and (_met.rank, _met.size) == (rank, size):
             comm, _met = _met, None
         else:
             comm = _meet(options.store, rank, size, limit)
-        return ProcessGroup(comm, options.store, limit, options.group_id)
+        group = ProcessGroup(comm, options.store, limit, options.group_id)
     except CollError as error:
         raise translate(error, limit) from error
+    if device is not None and device.type == "cuda":
+        group.open_device(device)
+    return group
 
 
 def register(*_: Any) -> None:
     """Make the backend known to torch. Importing coll.torch does it; so may torch, by the entry point."""
     if NAME not in dist.Backend.backend_list:
-        dist.Backend.register_backend(NAME, _create, extended_api=True, devices=["cpu"])
+        dist.Backend.register_backend(NAME, _create, extended_api=True, devices=["cpu", "cuda"])
     if _handlers["env"] is not _rendezvous:
         _before["env"], _handlers["env"] = _handlers["env"], _rendezvous
 
@@ -96,7 +112,7 @@ def _rendezvous(url: str, timeout: timedelta = dist.default_pg_timeout, **words:
 def _meet_by_launcher(timeout: timedelta) -> tuple[Any, int, int]:
     global _met
     try:
-        comm = _comm.init(create_timeout_ms=max(1000, round(timeout.total_seconds() * 1000)))
+        comm = _comm.init(device="host", create_timeout_ms=milliseconds(timeout.total_seconds(), 1000))
         store = None
         if comm.rank == 0:
             # Port 0: any that is free. It listens on all addresses.

@@ -3,31 +3,38 @@
 Blocking calls (asyncOp false) run in the caller. Others go on the group's stream, one after the other. A blocking call waits for
 those before it, so all calls of a group run in the order in which they were made. Threads of torch (autograd, hooks, futures) call
 side by side: `_lock` makes the order of their calls that of its owners.
+
+Calls with CUDA tensors have a communicator and a stream of their own: the lane of the group (_devices.py). It is made by the first
+of these calls, which all ranks of the group make, on the device of its tensors.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import threading
 from collections import deque
 from datetime import timedelta
-from typing import Any, Callable
+from typing import Any, Callable, Iterator
 
 import torch
 import torch.distributed as dist
 
-from .._errors import CollError
+from .. import _comm
+from .._errors import CollError, UnsupportedError
+from . import _devices, _tensors
 from ._collectives import Collectives
 from ._pairs import Pairs
-from ._work import Several, Work, done, seconds, translate
+from ._work import Receive, Several, Work, done, milliseconds, on_device, seconds, translate
 
-_CPU = torch.device("cpu")
+_CPU, _CUDA = torch.device("cpu"), torch.device("cuda")
 
 
 class ProcessGroup(Collectives, Pairs, dist.ProcessGroup):  # type: ignore[misc]
     """Made by init_process_group("coll"), new_group() and split_group()."""
 
-    def __init__(self, comm: Any, store: Any, limit: float, name: str = "") -> None:
+    def __init__(self, comm: Any, store: Any, limit: float, name: str = "", parent: ProcessGroup | None = None,
+                 ranks: list[int] | None = None) -> None:
         dist.ProcessGroup.__init__(self, comm.rank, comm.size)
         self._comm = comm
         self._store = store
@@ -37,10 +44,18 @@ class ProcessGroup(Collectives, Pairs, dist.ProcessGroup):  # type: ignore[misc]
         self._lock = threading.RLock()
         self._stream: Any = None
         self._last: Any = None  # the last call on the stream, if it may be unfinished
-        self._works: deque[Work] = deque()  # unfinished ones that somebody must finish
-        self._collecting: list[Work] | None = None
+        self._works: deque[Work] = deque()  # unfinished ones that somebody must finish, in order
+        self._receives: deque[Work] = deque()  # the same, which end in any order
+        self._in_use: set[int] = set()  # storages of unfinished calls; those of calls that copy their results
+        self._written_back: set[int] = set()
+        self._collecting: dict[int, list[Work]] = {}  # for threads
         self._idle: list[Any] = []
         self._sending: list[tuple[Any, Any]] = []
+        self._parent = parent  # and the ranks of this group there
+        self._ranks = ranks or []
+        self._lane: Any = None  # of the device
+        self._active: Any = None  # the lane and the tensors of the call that is being made
+        self._landing: Any = None  # the stream for messages to the device
         self._splits_made = 0
         self._gone = False
         self._name = str(name)
@@ -52,9 +67,11 @@ class ProcessGroup(Collectives, Pairs, dist.ProcessGroup):  # type: ignore[misc]
     def _call(self, opts: Any, method: str, args: tuple[Any, ...], words: dict[str, Any], value: Any,
               after: Callable[[], None] | None = None) -> Work:
         """One collective. Blocking: it has ended, and `after` has run. Else its Work."""
-        later = getattr(opts, "asyncOp", True) or self._collecting is not None
+        later = getattr(opts, "asyncOp", True) or self._collected() is not None
         try:
             with self._lock:
+                if self._active is not None:
+                    return self._call_in_lane(method, args, words, value, after)
                 if not later:
                     if self._last is not None:
                         self._settle()
@@ -67,6 +84,8 @@ class ProcessGroup(Collectives, Pairs, dist.ProcessGroup):  # type: ignore[misc]
                 part = getattr(self._comm, method)(*args, **words, stream=self._stream)
                 self._last = part
         except CollError as error:
+            if self._active is not None:
+                self._active[0].told = True
             raise translate(error, self._limit) from error
         work = Work()
         work._parts = (part,)
@@ -75,43 +94,143 @@ class ProcessGroup(Collectives, Pairs, dist.ProcessGroup):  # type: ignore[misc]
         self._begin(work)
         return work
 
+    def _call_in_lane(self, method: str, args: tuple[Any, ...], words: dict[str, Any], value: Any,
+                      after: Callable[[], None] | None) -> Work:
+        """The same with tensors on the device. It does not wait on the host, asynchronous or not: the Work tells the caller's stream."""
+        lane, tensors = self._active
+        part = lane.call(method, args, words)
+        if after is not None:
+            after()
+        work = on_device(lane, (part,), value, tensors)
+        if _devices.cuda.capturing():
+            work._captured, work._ended, work._parts = True, False, ()
+            collected = self._collected()
+            if collected is not None:
+                collected.append(work)
+        else:
+            self._begin(work)
+        return work
+
+    @contextlib.contextmanager
+    def _on(self, device: torch.device, tensors: list[torch.Tensor]) -> Iterator[None]:
+        """Calls of this thread go into the lane of the device."""
+        with self._lock:
+            if self._active is not None:  # calls that are made together
+                yield
+                return
+            lane = self._lane_on(device)
+            with lane.entered():
+                self._active = lane, tensors
+                try:
+                    yield
+                finally:
+                    self._active = None
+
+    def open_device(self, device: torch.device) -> None:
+        """Make the lane before the first call. All ranks of the group do, each with its device."""
+        with self._lock:
+            self._lane_on(device)
+
+    def _lane_on(self, device: torch.device) -> Any:
+        if self._lane is None:
+            if _devices.cuda.capturing():
+                raise UnsupportedError("coll: the first call of a group with CUDA tensors makes its communicator, which cannot be done while a "
+                                       "stream is captured: make a call before")
+            try:
+                self._lane = _devices.Lane(self._make_device_comm(device), device)
+                self._set_limits()
+            except CollError as error:
+                raise translate(error, self._limit) from error
+        if self._lane.device != device:
+            raise UnsupportedError(f"coll: the device of this group is {self._lane.device}, that of its first call, and the tensors are on "
+                                   f"{device}. A rank has one device in a group: make another group for the other one")
+        return self._lane
+
+    def _make_device_comm(self, device: torch.device) -> Any:
+        """From the lane of the parent, if all ranks have it, on this device; else as a job of its own, which meets by the group."""
+        self._settle()
+        above: Any = self._parent._lane if self._parent is not None else None
+        mine = torch.tensor([above is not None and above.device == device], dtype=torch.uint8)
+        if bool(self._comm.all_gather(mine).all()):
+            with self._parent._lock:  # type: ignore[union-attr]
+                return above.comm.group(self._ranks, _tag_of(self._name))
+
+        def exchange(mine: bytes) -> bytes:
+            everything = bytearray(len(mine) * self._size)
+            self._comm.all_gather(mine, out=everything)
+            return bytes(everything)
+
+        return _comm.init(self._rank, self._size, exchange=exchange, device=device.index,
+                          create_timeout_ms=milliseconds(self._limit, 1000), arrival_timeout_ms=milliseconds(self._limit))
+
     def _begin(self, work: Work) -> None:
         """The group keeps the works that need somebody: with a last step, and receives, which end when they are dropped."""
         work._limit = self._limit
         work._lock = threading.Lock()
         work._ended = False
-        if self._collecting is not None and not isinstance(work, Several):
-            self._collecting.append(work)
-        works = self._works
-        while works and (works[0]._ended or works[0].is_completed()):
-            try:
-                works.popleft()
-            except IndexError:
-                break
-        works.append(work)
+        collected = self._collected()
+        if collected is not None and not isinstance(work, Several):
+            collected.append(work)
+        with self._lock:
+            while self._works and self._works[0].is_completed():
+                self._works.popleft()
+            # The oldest two, in turns: one that does not end keeps no others.
+            for _ in range(min(2, len(self._receives))):
+                oldest = self._receives.popleft()
+                if not oldest.is_completed():
+                    self._receives.append(oldest)
+            if isinstance(work, Receive):
+                self._receives.append(work)
+            elif work._after is not None or isinstance(work, Several):
+                self._works.append(work)
 
     def _settle(self) -> None:
         """Calls on the stream end before what comes now; their errors are shown by their Works."""
         if self._last is not None:
             self._last.exception()
             self._last = None
-        for work in list(self._works):
-            if work.is_completed():
-                try:
-                    self._works.remove(work)
-                except ValueError:
-                    pass
+        self._works = deque(work for work in self._works if not work.is_completed())
+        if not self._works:
+            self._in_use, self._written_back = set(), set()
+
+    def _order(self, tensors: list[torch.Tensor], copied: bool) -> None:
+        """Before a call with these tensors: those that are not contiguous, and lists, are copied in the call, and written when its end
+        is seen. What an unfinished call does with the same memory comes first. copied: they are in any case."""
+        if self._last is None:
+            return
+        if self._last.done() and not self._works:
+            self._settle()
+            return
+        copied = copied or len(tensors) > 2 or not all(t.is_contiguous() for t in tensors)
+        mine = _tensors.memory_of(tensors)
+        if mine & self._written_back or copied and mine & self._in_use:
+            self._settle()
+
+    def _remember(self, work: Work, tensors: list[torch.Tensor]) -> None:
+        mine = _tensors.memory_of(tensors)
+        self._in_use |= mine
+        if work._after is not None or isinstance(work, Several):
+            self._written_back |= mine
 
     def barrier(self, opts: Any = None, timeout: Any = None) -> Work:
         limit = seconds(opts) if isinstance(opts, timedelta) else seconds(timeout if timeout is not None else
                                                                           getattr(opts, "timeout", None))
         opts = opts if hasattr(opts, "asyncOp") else None
+        self._settle_device()
         if opts is not None and not opts.asyncOp and limit is not None and limit != self._limit:
             return self._barrier_within(opts, limit)
         if opts is not None and not opts.asyncOp:
             with self._lock:
                 self._settle()
         return self._call(opts, "barrier", (), {}, [])
+
+    def _settle_device(self) -> None:
+        """What was done on the device before ends before a barrier, which is a call of the host."""
+        with self._lock:
+            error = self._lane.settle() if self._lane is not None else None
+            if error is not None:
+                self._lane.told = True
+                raise translate(error, self._limit) from error
 
     def _barrier_within(self, opts: Any, limit: float) -> Work:
         with self._lock:
@@ -127,11 +246,14 @@ class ProcessGroup(Collectives, Pairs, dist.ProcessGroup):  # type: ignore[misc]
                     pass
 
     def _start_coalescing(self, device: Any = None) -> None:
-        self._collecting = []
+        self._collecting[threading.get_ident()] = []
 
     def _end_coalescing(self, device: Any = None) -> Work:
-        works, self._collecting = self._collecting or [], None
-        return self._together(works, [])
+        return self._together(self._collecting.pop(threading.get_ident(), []), [])
+
+    def _collected(self) -> list[Work] | None:
+        """Where this thread collects the works of its calls."""
+        return self._collecting.get(threading.get_ident()) if self._collecting else None
 
     # ---- Names ----
 
@@ -178,19 +300,24 @@ class ProcessGroup(Collectives, Pairs, dist.ProcessGroup):  # type: ignore[misc]
 
     @property
     def _device_types(self) -> list[torch.device]:
-        return [_CPU]
+        return [_CPU, _CUDA] if _devices.built() else [_CPU]
 
     @property
     def communicator(self) -> Any:
-        """The coll.Communicator of the group, for what torch has no name for."""
+        """The coll.Communicator of the group, for what torch has no name for. It takes host memory."""
         return self._comm
+
+    @property
+    def device_communicator(self) -> Any:
+        """The one that takes CUDA tensors; None before the first call with some."""
+        return self._lane.comm if self._lane is not None else None
 
     # What torch asks of the backend of a device. This group is its own.
 
     def _get_backend(self, device: Any) -> Any:
-        if torch.device(device).type != "cpu":
-            raise RuntimeError(f"coll: this group moves tensors in host memory and has no backend for {device}; make another group for "
-                               "it: dist.new_group(backend='nccl')")
+        if torch.device(device).type not in ("cpu", "cuda"):
+            raise RuntimeError(f"coll: this group moves tensors in host memory and on CUDA devices, and has no backend for {device}; make "
+                               "another group for it")
         return self
 
     supports_splitting = False
@@ -218,7 +345,8 @@ class ProcessGroup(Collectives, Pairs, dist.ProcessGroup):  # type: ignore[misc]
 
     def _set_limits(self) -> None:
         # A silent peer is given up after 30 s unless the program is in more of a hurry.
-        self._comm.set_timeout(self._limit if self._limit < 30 else None, self._limit)
+        for comm in [self._comm] if self._lane is None else [self._comm, self._lane.comm]:
+            comm.set_timeout(self._limit if self._limit < 30 else None, self._limit)
 
     # ---- Children ----
 
@@ -233,7 +361,7 @@ class ProcessGroup(Collectives, Pairs, dist.ProcessGroup):  # type: ignore[misc]
             return None
         name = str(group_name) if group_name else f"{self.group_name}:split:{self._splits_made}"
         limit = seconds(timeout) or self._limit
-        child = ProcessGroup(self.make_child(ranks, name), dist.PrefixStore(f"{name}/", self._store), limit, name)
+        child = ProcessGroup(self.make_child(ranks, name), dist.PrefixStore(f"{name}/", self._store), limit, name, self, ranks)
         if group_desc:
             child._set_group_desc(group_desc)
         return child
@@ -242,10 +370,9 @@ class ProcessGroup(Collectives, Pairs, dist.ProcessGroup):  # type: ignore[misc]
 
     def make_child(self, ranks: list[int], name: str) -> Any:
         """A communicator of ranks of this group. The name keeps apart groups of the same ranks that are made side by side."""
-        tag = int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "little")
         try:
             with self._lock:
-                return self._comm.group(ranks, tag)
+                return self._comm.group(ranks, _tag_of(name))
         except CollError as error:
             raise translate(error, self._limit) from error
 
@@ -258,6 +385,8 @@ class ProcessGroup(Collectives, Pairs, dist.ProcessGroup):  # type: ignore[misc]
 
     def abort(self, reason: str = "torch.distributed aborted the group") -> None:
         """End all calls of all ranks with an error."""
+        if self._lane is not None:
+            self._lane.comm.abort(reason)
         self._comm.abort(reason)
 
     def shutdown(self) -> None:
@@ -266,6 +395,8 @@ class ProcessGroup(Collectives, Pairs, dist.ProcessGroup):  # type: ignore[misc]
             return
         self._gone = True
         with self._lock:
+            lane, self._lane = self._lane, None
+            error = _end_lane(lane) if lane is not None else None
             if not self._comm.closed:
                 if self._last is not None:
                     self._last.exception()
@@ -276,9 +407,27 @@ class ProcessGroup(Collectives, Pairs, dist.ProcessGroup):  # type: ignore[misc]
                 except CollError:  # the library has logged it; whoever made the call that failed knows
                     pass
             self._works.clear()
+            self._receives.clear()
+        if error is not None and not lane.told:  # results on the device are wrong, and nobody knows
+            raise translate(error, self._limit) from error
 
     def __repr__(self) -> str:
         return f"<coll.torch.ProcessGroup {self.group_name!r}, rank {self._rank} of {self._size}>"
+
+
+def _tag_of(name: str) -> int:
+    return int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "little")
+
+
+def _end_lane(lane: Any) -> CollError | None:
+    """Its error, if it has one."""
+    if lane.comm.closed:
+        return None
+    error: CollError | None = lane.settle()
+    lane.last = None
+    with contextlib.suppress(CollError):
+        lane.comm.close()
+    return error
 
 
 __all__ = ["ProcessGroup"]

@@ -1,4 +1,4 @@
-"""Tensors as the library wants them: flat, contiguous, in host memory; lists of tensors as one."""
+"""Tensors as the library wants them: flat and contiguous; lists of tensors as one."""
 
 from __future__ import annotations
 
@@ -15,13 +15,12 @@ _PACKED = {getattr(torch, name) for name in ("float4_e2m1fn_x2", "quint4x2", "qu
 
 
 def check(tensor: Tensor) -> Tensor:
-    """Refuse what is not in host memory, with a sentence that says what to do."""
+    """Refuse what calls do not take, with a sentence that says what to do."""
     if not isinstance(tensor, Tensor):
         raise TypeError(f"coll: a tensor is needed, not {type(tensor).__name__}")
-    if tensor.device.type != "cpu":
-        raise UnsupportedError(
-            f"coll: this tensor is on {tensor.device}; the backend coll moves tensors in host memory. Move it with .cpu(), "
-            "or make a group with a backend for that device: dist.new_group(backend='nccl'). Calls of coll.Communicator take it: coll.init(device='cuda')")
+    if tensor.device.type not in ("cpu", "cuda"):
+        raise UnsupportedError(f"coll: this tensor is on {tensor.device}; the backend coll moves tensors in host memory and on CUDA devices. "
+                               "Move it with .cpu(), or make a group with a backend for that device")
     if tensor.layout is not torch.strided:
         raise UnsupportedError(f"coll: a tensor of layout {tensor.layout} is not supported here: pass x.to_dense()")
     return tensor
@@ -32,7 +31,8 @@ def source(tensor: Tensor) -> Tensor:
     tensor = check(tensor).detach()
     if tensor.is_conj() or tensor.is_neg():
         tensor = tensor.resolve_conj().resolve_neg()
-    tensor = tensor.reshape(-1)
+    # The package copies host memory that is not contiguous, and no memory of devices.
+    tensor = (tensor.contiguous() if tensor.is_cuda else tensor).reshape(-1)
     return tensor.view(torch.uint8) if tensor.dtype in _PACKED else tensor
 
 
@@ -42,7 +42,7 @@ def target(tensor: Tensor) -> tuple[Tensor, Callable[[], None] | None]:
     if tensor.is_contiguous() and not tensor.is_conj() and not tensor.is_neg():
         flat = tensor.view(-1)
         return flat.view(torch.uint8) if tensor.dtype in _PACKED else flat, None
-    made = torch.empty(tensor.shape, dtype=tensor.dtype)
+    made = tensor.new_empty(tensor.shape)
     flat = made.view(-1)
     return flat.view(torch.uint8) if tensor.dtype in _PACKED else flat, lambda: _write(tensor, made)
 
@@ -53,6 +53,11 @@ def both(tensor: Tensor) -> tuple[Tensor, Callable[[], None] | None]:
     if after is not None:
         flat.copy_(source(tensor))
     return flat, after
+
+
+def memory_of(tensors: Sequence[Tensor]) -> set[int]:
+    """The storages that they lie in."""
+    return {t.untyped_storage().data_ptr() for t in tensors if t.layout is torch.strided}
 
 
 def _write(tensor: Tensor, made: Tensor) -> None:
@@ -101,7 +106,7 @@ def joined_target(tensors: Sequence[Tensor]) -> tuple[Tensor, Callable[[], None]
     if _adjacent(tensors):
         return _span(tensors), None
     dtype = torch.uint8 if tensors[0].dtype in _PACKED else tensors[0].dtype
-    made = torch.empty(sum(t.numel() for t in tensors), dtype=dtype)
+    made = tensors[0].detach().new_empty((sum(t.numel() for t in tensors),), dtype=dtype)
     places = [t.detach() for t in tensors]
     return made, lambda: _scatter(places, made)
 
@@ -115,7 +120,7 @@ def _span(tensors: Sequence[Tensor]) -> Tensor:
 def _scatter(places: Sequence[Tensor], made: Tensor) -> None:
     at = 0
     for place in places:
-        part = made[at:at + place.numel()]
+        part = made.narrow(0, at, place.numel())
         place.copy_((part if part.dtype == place.dtype else part.view(place.dtype)).view(place.shape))
         at += place.numel()
 

@@ -3,6 +3,8 @@
 A Work has parts, which are works and receives of the package coll, and perhaps a last step that copies results to the tensors of
 the caller. The group holds Works with a last step, and receives, until they have ended: callers drop them (DDP's Join does).
 
+A Work of tensors on a device is another thing: see OnDevice.
+
 Futures are set by the threads that run the callbacks of the parts. Functions chained to a future run there too, and may wait for
 other futures.
 """
@@ -18,6 +20,7 @@ from torch.distributed import DistBackendError
 from torch.distributed import Work as _Base
 
 from .._errors import CancelledError, CollError, PeerLate
+from . import _devices
 
 
 def translate(error: BaseException, limit_s: float | None = None) -> BaseException:
@@ -43,6 +46,11 @@ def seconds(timeout: Any) -> float | None:
     return value if value > 0 else None
 
 
+def milliseconds(limit: float, least: int = 0) -> int:
+    """A time limit for the library, which has at most 24 days."""
+    return max(least, round(min(limit, 2e6) * 1000))
+
+
 class _Late(DistBackendError):  # type: ignore[misc]
     """A limit of a wait has passed; the call has not failed."""
 
@@ -61,6 +69,7 @@ class Work(_Base):  # type: ignore[misc]
     _limit: float | None = None  # of the group
     _message: Any = None
     _source = -1
+    _device: Any = None  # of its tensors, if that is no host memory
 
     def wait(self, timeout: Any = None) -> bool:
         if not self._ended:
@@ -94,7 +103,7 @@ class Work(_Base):  # type: ignore[misc]
 
     def get_future(self) -> Any:
         if self._future is None:
-            self._start = torch.futures.Future()
+            self._start = torch.futures.Future() if self._device is None else _devices.cuda.future(self._device)
             # A future of torch fails only by a function chained to another: DDP, which is C++, takes an exception that
             # set_exception() has put into one for a tensor.
             ended = self.is_completed()
@@ -153,7 +162,8 @@ class Work(_Base):  # type: ignore[misc]
                 for part in self._parts:
                     self._message = part.wait(limit)
                 if self._after is not None:
-                    self._after()
+                    with torch.inference_mode():  # its tensors may be of that mode, and this another thread
+                        self._after()
             except _Late:
                 raise
             except CollError as error:
@@ -190,6 +200,10 @@ class Receive(Work):
 
         threading.Thread(target=wait, name="coll-receive", daemon=True).start()
 
+    def _ready(self) -> bool:
+        after: Any = self._after  # another thread may end the receive meanwhile
+        return super()._ready() and (self._device is None or after is None or after.ready())
+
     def _finish(self, limit: float | None) -> None:
         if limit is None and self._any:
             limit = self._limit
@@ -207,6 +221,97 @@ class Several(Work):
 
     def _ready(self) -> bool:
         return all(part.is_completed() for part in self._parts)
+
+
+class OnDevice(Work):
+    """Calls in the lane of a group.
+
+    wait() makes the caller's current stream wait, and not the host: an error that comes later is shown by the next call, by
+    is_completed(), a barrier, or the end of the group. With a time limit it waits on the host, and shows the error itself.
+    """
+
+    _event: Any = None  # the end of the calls, in the stream of the lane
+    _lane: Any = None
+    _beside: tuple[Work, ...] = ()  # calls with host memory that were made together with these
+    _held: Any = None  # tensors that are read or written until then
+    _captured = False  # it runs when its graph does, and nothing may be asked
+
+    def wait(self, timeout: Any = None) -> bool:
+        limit = seconds(timeout)
+        for work in self._beside:
+            work.wait(timeout)
+        if limit is not None and not self._ended and not self._captured:
+            self._finish(limit)
+        elif not self._ended:
+            self._look()
+            _devices.cuda.follow(_devices.cuda.current(self._device), self._event)
+        if self._failure is not None:
+            self._lane.told = True
+            raise self._failure
+        return True
+
+    def exception(self) -> BaseException | None:
+        error = super().exception()
+        self._lane.told = self._lane.told or error is not None
+        return error
+
+    def is_completed(self) -> bool:
+        return self._captured or super().is_completed()
+
+    def _look(self) -> None:
+        """See an error that is there already."""
+        if any(part.done() and part.exception() is not None for part in self._parts):
+            self._finish(None)
+
+    def _ready(self) -> bool:
+        return all(w.is_completed() for w in self._beside) and all(p.done() for p in self._parts) and bool(self._event.query())
+
+    def _finish(self, limit: float | None) -> None:
+        super()._finish(limit)
+        if self._ended:
+            self._held = None
+        if isinstance(self._failure, DistBackendError) and isinstance(self._failure.__cause__, CollError):
+            self._lane.failure = self._failure.__cause__
+
+    def get_future(self) -> Any:
+        """Complete at once, as those of PyTorch's backend nccl: its wait() and what is chained to it follow the lane."""
+        if self._future is None and self.exception() is None:
+            for work in self._beside:
+                work.wait()
+            self._future = _devices.cuda.future(self._device)
+            with _devices.cuda.inside(self._lane.stream):
+                self._future.set_result(self._value)
+        return self._future if self._future is not None else super().get_future()
+
+    getFuture = get_future
+
+
+def on_device(lane: Any, parts: tuple[Any, ...], value: Any, held: Any) -> OnDevice:
+    """The Work of what the lane has been given until now."""
+    work = OnDevice()
+    work._lane, work._device = lane, lane.device
+    work._event = _devices.cuda.event(lane.stream)
+    work._value = value
+    work._parts = parts
+    work._after = work._event.synchronize
+    work._held = held
+    return work
+
+
+def together(works: list[Work], value: Any) -> OnDevice:
+    """One Work of several, of which some are on the device. These run one after the other, so the last event is that of all."""
+    there = [w for w in works if isinstance(w, OnDevice)]
+    work = OnDevice()
+    work._lane, work._device, work._event, work._limit = there[-1]._lane, there[-1]._device, there[-1]._event, there[-1]._limit
+    work._value = value
+    work._lock = threading.Lock()
+    work._parts = tuple(part for w in there for part in w._parts)
+    work._after = work._event.synchronize
+    work._ended = all(w._ended for w in there)
+    work._captured = all(w._captured for w in there)
+    work._failure = next((w._failure for w in there if w._failure is not None), None)
+    work._beside = tuple(w for w in works if not isinstance(w, OnDevice))
+    return work
 
 
 def done(value: Any) -> Work:

@@ -39,24 +39,29 @@ static void be_patient(struct patience *p)
 	p->list[n] = NULL;
 }
 
+/* What this thread is creating, NULL: nothing. The hook stays with the communicator and its children, which may outlive
+ * the handle that it was made for: so it is asked about the handle of this moment. */
+static _Thread_local ncclComm_t making;
+
 static int was_aborted(void *arg)
 {
-	return atomic_load(&((ncclComm_t)arg)->ended);
+	(void)arg;
+	return making && atomic_load(&making->ended);
 }
 
 /* ---- Creation ---- */
 
 /* The end of a creation, in the thread that ran it. No rank goes on before all have what they need of the driver:
  * streams that wait for a rank of the same process could keep it from getting that. */
-static ncclResult_t settle(struct nccl_creation *c, coll_status st, coll_comm *made, const coll_comm *blame)
+static ncclResult_t settle(struct nccl_creation *c, coll_comm *made, ncclResult_t r)
 {
-	ncclResult_t r = nccl_from(st, blame, c->function);
 
 	if (made && r == ncclSuccess) {
 		r = nccl_from(coll_barrier(made, NULL), made, c->function);
 		if (r != ncclSuccess)
 			coll_comm_destroy(&made);
 	}
+	making = NULL;
 	if (made) {
 		nccl_handle_ready(c->handle, made);
 		return r;
@@ -86,9 +91,9 @@ static ncclResult_t run_init(struct nccl_creation *c)
 	cfg.id = &id;
 	cfg.device = device;
 	cfg.interrupt = was_aborted;
-	cfg.interrupt_arg = c->handle;
+	making = c->handle;
 	st = coll_comm_create(&made, &cfg);
-	return settle(c, st, made, NULL);
+	return settle(c, made, nccl_from(st, NULL, c->function));
 }
 
 static ncclResult_t init(ncclComm_t *out, int nranks, const ncclUniqueId *id, int rank, const ncclConfig_t *config,
@@ -182,6 +187,7 @@ static ncclResult_t create_all(coll_comm **made, int n, const int *devices, cons
 	be_patient(&settings);
 	cfg.settings = settings.list;
 	cfg.device = text;
+	cfg.interrupt = was_aborted; /* of children */
 	return nccl_from(coll_comm_create_all(made, n, &cfg), NULL, function);
 }
 
@@ -232,8 +238,10 @@ NCCL_FUNCTION(ncclResult_t, ncclCommInitAll, (ncclComm_t * comms, int n, const i
 static ncclResult_t run_child(struct nccl_creation *c)
 {
 	coll_comm *made = NULL;
+	ncclResult_t r;
 	coll_status st;
 
+	making = c->handle;
 	if (c->ranks)
 		st = coll_comm_create_group(c->parent->comm, c->ranks, c->nranks, 0, &made);
 	else
@@ -242,8 +250,9 @@ static ncclResult_t run_child(struct nccl_creation *c)
 		c->handle->rank = coll_comm_rank(made);
 		c->handle->size = coll_comm_size(made);
 	}
+	r = nccl_from(st, c->parent->comm, c->function);
 	nccl_leave(c->parent);
-	return settle(c, st, made, c->parent->comm);
+	return settle(c, made, r);
 }
 
 /* The caller is inside the parent, and stays so until the creation has run. */
@@ -385,7 +394,9 @@ NCCL_FUNCTION(ncclResult_t, ncclCommDestroy, (ncclComm_t comm))
 
 	if (!comm)
 		return ncclSuccess;
-	r = nccl_handle_end(comm, "ncclCommDestroy");
+	r = nccl_group_leaves(comm, "ncclCommDestroy");
+	if (r == ncclSuccess)
+		r = nccl_handle_end(comm, "ncclCommDestroy");
 	return r == ncclSuccess ? nccl_job_leave(comm, false, "ncclCommDestroy") : r;
 }
 
@@ -396,7 +407,9 @@ NCCL_FUNCTION(ncclResult_t, ncclCommAbort, (ncclComm_t comm))
 
 	if (!comm)
 		return ncclSuccess;
-	r = nccl_handle_abort(comm, &idle, "ncclCommAbort");
+	r = nccl_group_leaves(comm, "ncclCommAbort");
+	if (r == ncclSuccess)
+		r = nccl_handle_abort(comm, &idle, "ncclCommAbort");
 	if (r == ncclSuccess)
 		nccl_job_leave(comm, idle, "ncclCommAbort"); /* its calls have failed, as was asked for */
 	return r;
@@ -415,7 +428,7 @@ NCCL_FUNCTION(ncclResult_t, ncclCommGetAsyncError, (ncclComm_t comm, ncclResult_
 	r = nccl_enter_any(comm, function);
 	if (r != ncclSuccess)
 		return r;
-	if (!comm->ready) {
+	if (!nccl_is_ready(comm)) {
 		*error = ncclInProgress;
 	} else {
 		st = coll_comm_status(comm->comm);

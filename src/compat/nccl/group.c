@@ -3,8 +3,8 @@
  * own if there are several, since each waits for the other ranks. Then the calls of all communicators are one group of
  * the library, so that one thread can drive several ranks.
  *
- * If a call of the group was refused, none is made, as in NCCL. The library takes a limited number of calls
- * with device memory in one group: collectives beyond it become further groups, which all ranks divide equally.
+ * If a call of the group was refused, none is made, as in NCCL. The library takes a limited number of calls in one
+ * group of a capture: collectives beyond it become further groups, which all ranks divide equally.
  */
 #include "compat/nccl/group.h"
 
@@ -14,6 +14,7 @@
 #include "compat/nccl/driver.h"
 #include "compat/nccl/error.h"
 #include "core/ops.h"
+#include "progress/group.h"
 
 enum { TOGETHER = 32, STACK_BYTES = 1 << 20, REFUSAL_BYTES = 1024 };
 
@@ -84,19 +85,56 @@ static ncclResult_t take_scalar(const struct nccl_call *c)
 	char value[sizeof(double)];
 	ncclResult_t r;
 
+	bool captured = false;
+
 	if (!c->scalar)
 		return ncclSuccess;
+	r = nccl_stream_captured(c->comm, c->stream, &captured, c->function);
+	if (r == ncclSuccess && captured)
+		r = nccl_fail(ncclInvalidUsage,
+		              "%s: a factor in device memory cannot be read while the stream is captured: make the "
+		              "operation with ncclScalarHostImmediate",
+		              c->function);
+	if (r != ncclSuccess)
+		return r;
 	r = nccl_driver_read(c->comm->device, value, c->scalar, coll_dtype_size(c->type), c->stream, c->function);
 	return r == ncclSuccess ? nccl_from(coll_op_rescale(c->op, c->comm->comm, value), c->comm->comm, c->function)
 	                        : r;
 }
 
+/* Both streams wait for what is in front of the message: it is moved in the stream of the send. */
+static ncclResult_t make_to_itself(struct nccl_call *c, struct nccl_call *all, size_t count, coll_stream *s)
+{
+	struct nccl_call *p = c->kind == NCCL_SEND ? partner(all, count, c) : NULL;
+	ncclResult_t r;
+
+	if (!p || p->count != c->count || p->type != c->type)
+		return nccl_fail(ncclInvalidUsage,
+		                 "%s: a message of rank %d to itself needs its partner of equal length and "
+		                 "type in the same group",
+		                 c->function, c->root);
+	p->paired = true;
+	c->partner = p;
+	r = nccl_stream_order(c->comm, p->stream, c->stream, c->function);
+	return r == ncclSuccess ? nccl_from(to_itself(c, p, s), c->comm->comm, c->function) : r;
+}
+
+/* And what comes behind it in the stream of the receive waits for it. */
+static ncclResult_t rejoin(const struct nccl_call *calls, size_t count)
+{
+	ncclResult_t r = ncclSuccess;
+
+	for (size_t i = 0; i < count && r == ncclSuccess; i++)
+		if (calls[i].partner)
+			r = nccl_stream_order(calls[i].comm, calls[i].stream, calls[i].partner->stream,
+			                      calls[i].function);
+	return r;
+}
+
 static ncclResult_t make(struct nccl_call *c, struct nccl_call *all, size_t count)
 {
-	const struct nccl_call *other = c;
 	coll_stream *s = NULL;
 	ncclResult_t r;
-	coll_status st;
 
 	if (c->paired)
 		return ncclSuccess;
@@ -105,21 +143,9 @@ static ncclResult_t make(struct nccl_call *c, struct nccl_call *all, size_t coun
 		r = take_scalar(c);
 	if (r != ncclSuccess)
 		return r;
-	if (c->kind >= NCCL_SEND && c->root == c->comm->rank) {
-		struct nccl_call *p = c->kind == NCCL_SEND ? partner(all, count, c) : NULL;
-
-		if (!p || p->count != c->count || p->type != c->type)
-			return nccl_fail(ncclInvalidUsage,
-			                 "%s: a message of rank %d to itself needs its partner of equal length and "
-			                 "type in the same group",
-			                 c->function, c->root);
-		p->paired = true;
-		other = p;
-		st = to_itself(c, other, s);
-	} else {
-		st = start(c, s);
-	}
-	return nccl_from(st, c->comm->comm, c->function);
+	if (c->kind >= NCCL_SEND && c->root == c->comm->rank)
+		return make_to_itself(c, all, count, s);
+	return nccl_from(start(c, s), c->comm->comm, c->function);
 }
 
 /* Calls of the same communicator before it. */
@@ -166,17 +192,21 @@ static ncclResult_t make_some(struct nccl_call *calls, size_t count, bool all, s
 			if ((calls[i].kind == NCCL_SEND && calls[i].root == calls[i].comm->rank) == sends &&
 			    (all || (place(calls, i) >= from && place(calls, i) < from + TOGETHER)))
 				r = make(&calls[i], calls, count);
+	if (r != ncclSuccess) {
+		coll_group_cancel();
+		return r;
+	}
 	st = coll_group_end();
-	if (r == ncclSuccess && st != COLL_OK)
-		r = nccl_from(st, to_blame(calls, count, st), "ncclGroupEnd");
-	return r;
+	if (st != COLL_OK)
+		return nccl_from(st, to_blame(calls, count, st), "ncclGroupEnd");
+	return rejoin(calls, count);
 }
 
 static ncclResult_t make_all(struct nccl_call *calls, size_t count)
 {
-	const bool all = count <= TOGETHER || must_be_one(calls, count);
 	ncclResult_t r = ncclSuccess;
 	size_t entered = 0, most = 1;
+	bool parts = false;
 
 	if (count == 0)
 		return ncclSuccess;
@@ -184,10 +214,12 @@ static ncclResult_t make_all(struct nccl_call *calls, size_t count)
 		r = nccl_enter(calls[entered].comm, calls[entered].function);
 		entered += r == ncclSuccess;
 	}
-	for (size_t i = 0; i < count && !all && r == ncclSuccess; i++)
+	if (r == ncclSuccess && count > TOGETHER && !must_be_one(calls, count))
+		r = nccl_stream_captured(calls[0].comm, calls[0].stream, &parts, calls[0].function);
+	for (size_t i = 0; i < count && parts && r == ncclSuccess; i++)
 		most = place(calls, i) + 1 > most ? place(calls, i) + 1 : most;
 	for (size_t from = 0; from < most && r == ncclSuccess; from += TOGETHER)
-		r = make_some(calls, count, all, from);
+		r = make_some(calls, count, !parts, from);
 	while (entered > 0)
 		nccl_leave(calls[--entered].comm);
 	return r;
@@ -243,6 +275,15 @@ ncclResult_t nccl_create(struct nccl_creation *c)
 	for (at = &group->creations; *at;)
 		at = &(*at)->next;
 	*at = c;
+	return ncclSuccess;
+}
+
+ncclResult_t nccl_group_leaves(ncclComm_t comm, const char *function)
+{
+	for (const struct nccl_creation *c = group ? group->creations : NULL; c; c = c->next)
+		if (c->parent == comm || c->handle == comm)
+			return nccl_fail(ncclInvalidUsage, "%s: the open group has an %s with this communicator",
+			                 function, c->function);
 	return ncclSuccess;
 }
 

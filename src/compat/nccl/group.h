@@ -32,7 +32,8 @@ struct nccl_call {
 	const void *scalar; /* of op, in device memory; NULL: none */
 	int root;           /* or the peer */
 	cudaStream_t stream;
-	bool paired; /* a message to this rank itself, moved with its partner */
+	bool paired;                     /* a receive from this rank itself, moved with its partner */
+	const struct nccl_call *partner; /* of such a send */
 };
 
 /* Make the call, or note it if a group is open. */
@@ -51,6 +52,10 @@ struct nccl_creation {
 	char text[1024];
 };
 ncclResult_t nccl_create(struct nccl_creation *c);
+
+/* Refuses to end a communicator that a creation of this thread's open group needs, or makes: the end would wait for
+ * this thread. */
+ncclResult_t nccl_group_leaves(ncclComm_t comm, const char *function);
 
 /* A call inside a group that is refused makes the group fail; returns r. */
 ncclResult_t nccl_refuse(ncclResult_t r);

@@ -8,6 +8,9 @@
 #include <string.h>
 
 #include "compat/nccl/error.h"
+#include "context/context.h"
+#include "core/comm.h"
+#include "device/device.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t left = PTHREAD_COND_INITIALIZER;
@@ -110,6 +113,16 @@ void nccl_leave(ncclComm_t h)
 	pthread_mutex_unlock(&lock);
 }
 
+bool nccl_is_ready(ncclComm_t h)
+{
+	bool ready;
+
+	pthread_mutex_lock(&lock);
+	ready = h->ready;
+	pthread_mutex_unlock(&lock);
+	return ready;
+}
+
 /* From here on no thread may enter. */
 static ncclResult_t begin_end(ncclComm_t h, const char *function, bool *alone)
 {
@@ -206,6 +219,38 @@ ncclResult_t nccl_stream_of(ncclComm_t h, cudaStream_t raw, coll_stream **stream
 	}
 	*stream = s->stream;
 	return ncclSuccess;
+}
+
+/* The device has failed. */
+static ncclResult_t failed(struct coll_device *d, const char *function)
+{
+	struct coll_error_box err;
+
+	coll_device_error(d, &err);
+	return nccl_fail(ncclUnhandledCudaError, "%s: %s", function, err.message);
+}
+
+ncclResult_t nccl_stream_order(ncclComm_t h, cudaStream_t earlier, cudaStream_t later, const char *function)
+{
+	struct coll_device *d = h->comm->ctx->device;
+
+	if (!d || earlier == later || d->table->order(d, earlier, later) == COLL_OK)
+		return ncclSuccess;
+	return failed(d, function);
+}
+
+ncclResult_t nccl_stream_captured(ncclComm_t h, cudaStream_t raw, bool *captured, const char *function)
+{
+	struct coll_device *d = h->comm->ctx->device;
+	struct coll_device_capture capture = {0};
+	const char *why = "";
+	coll_status st = d ? d->table->stream_check(d, raw, &capture, &why) : COLL_OK;
+
+	*captured = capture.id != 0;
+	if (st == COLL_OK)
+		return ncclSuccess;
+	return st == COLL_ERR_SYSTEM ? failed(d, function)
+	                             : nccl_fail(nccl_code(st), "%s: the stream cannot be used: %s", function, why);
 }
 
 ncclResult_t nccl_flush(ncclComm_t h, const char *function)

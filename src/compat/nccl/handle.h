@@ -68,6 +68,9 @@ ncclResult_t nccl_enter(ncclComm_t h, const char *function);
 ncclResult_t nccl_enter_any(ncclComm_t h, const char *function);
 void nccl_leave(ncclComm_t h);
 
+/* Whether the communicator exists, for who is inside. */
+bool nccl_is_ready(ncclComm_t h);
+
 /* Take it out of the list when all threads have left. */
 ncclResult_t nccl_handle_end(ncclComm_t h, const char *function);
 /* The same at once: what is pending fails on all ranks. Where nothing is (idle), the others are left alone, since they
@@ -76,6 +79,10 @@ ncclResult_t nccl_handle_abort(ncclComm_t h, bool *idle, const char *function);
 
 /* The library's stream for a stream of CUDA; NULL where the communicator has no device. */
 ncclResult_t nccl_stream_of(ncclComm_t h, cudaStream_t raw, coll_stream **stream, const char *function);
+/* Work of `later` begins when the present work of `earlier` has ended, if the communicator has a device. */
+ncclResult_t nccl_stream_order(ncclComm_t h, cudaStream_t earlier, cudaStream_t later, const char *function);
+/* Whether the stream is being captured. */
+ncclResult_t nccl_stream_captured(ncclComm_t h, cudaStream_t raw, bool *captured, const char *function);
 /* Wait for all that was enqueued. */
 ncclResult_t nccl_flush(ncclComm_t h, const char *function);
 

@@ -26,6 +26,11 @@ struct coll_kernel_copy_args {
 	uint64_t dst, src, len_bytes, state;
 };
 
+/* The same of a copy that is described at `at`, by dst, src and len_bytes, when the kernel begins. */
+struct coll_kernel_listed_args {
+	uint64_t at, state;
+};
+
 /*
  * Copy len_bytes from src to dst, then store value to the 32-bit word flag, with release at the scope of the
  * system: whoever loads value with acquire sees all of dst. counter: a 32-bit word of device memory, 0
@@ -61,6 +66,7 @@ struct coll_kernel_reduce_args {
 };
 
 static_assert(sizeof(struct coll_kernel_copy_args) == 32, "as every compiler lays it out");
+static_assert(sizeof(struct coll_kernel_listed_args) == 16, "as every compiler lays it out");
 static_assert(sizeof(struct coll_kernel_pieces_args) == 16 + 24 * COLL_KERNEL_PLACES_MAX, "no padding");
 static_assert(sizeof(struct coll_kernel_gather_args) == 48, "as every compiler lays it out");
 static_assert(offsetof(struct coll_kernel_gather_args, value) == 40, "as every compiler lays it out");

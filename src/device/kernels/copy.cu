@@ -51,6 +51,12 @@ KERNEL(coll_kernel_copy, coll_kernel_copy_args)
 		copy_bytes(args.dst, args.src, args.len_bytes);
 }
 
+KERNEL(coll_kernel_listed, coll_kernel_listed_args)
+{
+	if (kernel_may_write(args.state) && args.at != 0)
+		copy_bytes(LOAD_8(args.at), LOAD_8(args.at + 8), LOAD_8(args.at + 16));
+}
+
 /*
  * The barrier puts the block's stores before its thread 0, the fence and the addition put them before the thread that
  * counts last, and its release before whoever acquires the flag. Release is cumulative: it covers what the

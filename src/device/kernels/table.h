@@ -14,6 +14,7 @@
 	X(coll_kernel_copy, coll_kernel_copy_args)            \
 	X(coll_kernel_gather, coll_kernel_gather_args)        \
 	X(coll_kernel_pieces, coll_kernel_pieces_args)        \
+	X(coll_kernel_listed, coll_kernel_listed_args)        \
 	X(coll_kernel_reduce_i8, coll_kernel_reduce_args)     \
 	X(coll_kernel_reduce_u8, coll_kernel_reduce_args)     \
 	X(coll_kernel_reduce_i16, coll_kernel_reduce_args)    \
