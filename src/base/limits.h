@@ -45,6 +45,14 @@ enum {
 
 	/* A slot of staging, so the longest tile where some rank has a device; a power of two of pages. layout */
 	COLL_STAGE_SLOT_BYTES = 128 << 10,
+	/* From so many tiles on, a staged call in a stream joins them: its queue holds about 1024 operations. layout */
+	COLL_STAGE_JOIN_MIN = 256,
+	/* So many. layout */
+	COLL_STAGE_JOINED = 8,
+	/* And from so many tiles on the most that the slots allow. layout */
+	COLL_STAGE_JOIN_MAX_MIN = 1024,
+	/* Which are so many. layout */
+	COLL_STAGE_JOINED_MAX = 32,
 	/* A slot of device memory that the other ranks of a host read, so the longest tile of a direct call. layout */
 	COLL_MAPPED_SLOT_BYTES = 1 << 20,
 	/* From this tile on, three or more ranks reduce a part each; not measured, there was no device. layout */

@@ -12,9 +12,8 @@
 #include "select/bind_pair.h"
 
 enum { SLOTS = COLL_STAGE_SLOTS, SLOT_BYTES = COLL_STAGE_SLOT_BYTES, PAGE = COLL_STAGE_PAGE };
-/* Of tiles: where they are joined, and how many. */
-enum { LONG = 256, JOINED = 8, VERY_LONG = 2048, JOINED_MAX = 32 };
-static_assert(4 * (int)JOINED_MAX <= (int)SLOTS && 2 * (int)JOINED_MAX <= (int)COLL_DEVICE_PIECES_MAX,
+static_assert(4 * (int)COLL_STAGE_JOINED_MAX <= (int)SLOTS &&
+                      2 * (int)COLL_STAGE_JOINED_MAX <= (int)COLL_DEVICE_PIECES_MAX,
               "tiles are ahead, and their words fit in one batch");
 
 /* ---- Memory ---- */
@@ -193,7 +192,9 @@ int coll_stage_pieces_out(struct coll_stage *s, const struct coll_request *r, si
 size_t coll_stage_join(const struct coll_request *r)
 {
 	const bool blocks = r->kind == COLL_REQUEST_COLLECTIVE && coll_plan_kind_is_block(r->job.plan->kind);
-	size_t join = r->stage_tiles >= VERY_LONG ? JOINED_MAX : r->stage_tiles >= LONG ? JOINED : 1;
+	size_t join = r->stage_tiles >= COLL_STAGE_JOIN_MAX_MIN ? COLL_STAGE_JOINED_MAX
+	              : r->stage_tiles >= COLL_STAGE_JOIN_MIN   ? COLL_STAGE_JOINED
+	                                                        : 1;
 
 	/* Two pieces of a vector: slots are a ring. */
 	while (join > 1 && join * (blocks ? (size_t)r->comm->size : 2) > COLL_STAGE_PIECES)
