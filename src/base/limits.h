@@ -45,11 +45,20 @@ enum {
 
 	/* A slot of staging, so the longest tile where some rank has a device; a power of two of pages. layout */
 	COLL_STAGE_SLOT_BYTES = 128 << 10,
+	/* From so many tiles on, a staged call in a stream joins them: its queue holds about 1024 operations. layout */
+	COLL_STAGE_JOIN_MIN = 256,
+	/* So many. layout */
+	COLL_STAGE_JOINED = 8,
+	/* And from so many tiles on the most that the slots allow. layout */
+	COLL_STAGE_JOIN_MAX_MIN = 1024,
+	/* Which are so many. layout */
+	COLL_STAGE_JOINED_MAX = 32,
 	/* The least COLL_DEVICE_SLOT_BYTES. layout */
 	COLL_MAPPED_SLOT_MIN = 64 << 10,
 	/* The largest COLL_DEVICE_SLOT_BYTES. layout */
 	COLL_MAPPED_SLOT_MAX = 64 << 20,
-	/* From so many bytes on, ranks read each other's buffers, and reduce a part each; not measured, no device. layout */
+	/* From so many bytes on, ranks read each other's buffers, and reduce a part each; not measured, no device.
+	   layout */
 	COLL_MAPPED_LONG_MIN = 256 << 10,
 
 	/* ---- How an intranode call is cut ---- */

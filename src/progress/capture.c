@@ -257,7 +257,7 @@ static coll_status put_gather(struct coll_stage *s, const struct coll_request *r
 
 	if (st != COLL_OK)
 		return st;
-	return table->gather(s->device, r->device_stream, s->pieces, coll_stage_pieces_in(s, r, t),
+	return table->gather(s->device, r->device_stream, s->pieces, coll_stage_pieces_in(s, r, t, 0),
 	                     coll_stage_address(s, &w->full[slot]), r->captured->id);
 }
 
@@ -269,7 +269,7 @@ static coll_status put_wait(struct coll_stage *s, const struct coll_request *r, 
 
 static coll_status put_scatter(struct coll_stage *s, const struct coll_request *r, size_t t)
 {
-	const int n = coll_stage_pieces_out(s, r, t);
+	const int n = coll_stage_pieces_out(s, r, t, 0);
 
 	return s->device->table->scatter(s->device, r->device_stream, s->pieces, n,
 	                                 coll_stage_address(s, &s->words->guard),

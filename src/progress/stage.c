@@ -341,8 +341,8 @@ coll_status coll_stage_add(struct coll_stage_batch *b, struct coll_request *r, c
 
 /*
  * Numbers are compared cyclically, so a word is right while the numbers that it is compared with are less than 2^31
- * away. Some words may be idle for long: `taken` of a slot and half that no tile uses, `given` without messages
- * that take turns, and `ready` while calls go direct. So every 2^28 numbers all words are brought forward.
+ * away. Some words may be idle for long: `taken` of a slot and half that no tile uses, `given` without turns, and
+ * `ready` while calls go direct. So every 2^28 numbers all words are brought forward.
  *
  * All numbers below `done` are those of tiles that are over, on the device and on the host. So no stream waits for such
  * a number, and none of a greater one is let go. Under the lock, since drivers store greater numbers in the same words.

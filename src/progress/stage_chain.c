@@ -26,7 +26,7 @@ enum { SLOTS = COLL_STAGE_SLOTS };
 
 static coll_status put_gather(struct coll_stage *s, const struct coll_request *r, size_t t)
 {
-	const int n = coll_stage_pieces_in(s, r, t);
+	const int n = coll_stage_pieces_in(s, r, t, 0);
 
 	return s->device->table->gather(s->device, r->device_stream, s->pieces, n,
 	                                coll_stage_address(s, &s->words->ready),
@@ -72,12 +72,64 @@ static coll_status put_scatter(struct coll_stage *s, const struct coll_request *
 {
 	const bool last = t + 1 == r->stage_tiles;
 	const uint64_t done = last ? coll_stage_address(s, &s->words->done) : 0;
-	const int n = coll_stage_pieces_out(s, r, t);
+	const int n = coll_stage_pieces_out(s, r, t, 0);
 
 	if (n == 0 && !last)
 		return COLL_OK;
 	return s->device->table->scatter(s->device, r->device_stream, s->pieces, n,
 	                                 coll_stage_address(s, &s->words->guard), done, r->stage_last);
+}
+
+/* The same for n tiles of a long call: less operations. */
+static coll_status put_gathers(struct coll_stage *s, const struct coll_request *r, size_t t, size_t n)
+{
+	const uint64_t ready = coll_stage_address(s, &s->words->ready);
+	const uint32_t number = coll_stage_number(&r->stage[0], t + n - 1) + 1;
+	const struct coll_device_table *table = s->device->table;
+	int pieces = 0;
+	coll_status st;
+
+	for (size_t i = 0; i < n; i++)
+		pieces = coll_stage_pieces_in(s, r, t + i, pieces);
+	if (pieces <= 2)
+		return table->gather(s->device, r->device_stream, s->pieces, pieces, ready, number);
+	st = table->move(s->device, r->device_stream, s->pieces, pieces, 0);
+	return st == COLL_OK ? table->gather(s->device, r->device_stream, NULL, 0, ready, number) : st;
+}
+
+static coll_status put_waits(struct coll_stage *s, const struct coll_request *r, size_t t, size_t n)
+{
+	struct coll_device_word waits[COLL_DEVICE_PIECES_MAX];
+	int count = 0;
+
+	for (size_t i = 0; i < n; i++)
+		for (int half = 0; half < 2; half++) {
+			const _Atomic uint32_t *word = word_of(r, half, t + i);
+
+			if (word)
+				waits[count++] = (struct coll_device_word){coll_stage_address(s, word),
+				                                           coll_stage_number(&r->stage[0], t + i) + 1};
+		}
+	return s->device->table->exchange(s->device, r->device_stream, NULL, 0, waits, count);
+}
+
+static coll_status put_scatters(struct coll_stage *s, const struct coll_request *r, size_t t, size_t n)
+{
+	const uint64_t guard = coll_stage_address(s, &s->words->guard);
+	const uint64_t done = t + n == r->stage_tiles ? coll_stage_address(s, &s->words->done) : 0;
+	const struct coll_device_table *table = s->device->table;
+	coll_status st = COLL_OK;
+	int pieces = 0;
+
+	for (size_t i = 0; i < n; i++)
+		pieces = coll_stage_pieces_out(s, r, t + i, pieces);
+	if (pieces > 2) {
+		st = table->move(s->device, r->device_stream, s->pieces, pieces, guard);
+		pieces = 0;
+	}
+	if (st != COLL_OK || (pieces == 0 && !done))
+		return st;
+	return table->scatter(s->device, r->device_stream, s->pieces, pieces, guard, done, r->stage_last);
 }
 
 /* What is done for the tile at a place, if there is one. */
@@ -122,6 +174,12 @@ static void begin_direct(struct coll_stage_chain *c, struct coll_request *r)
 	c->segment = 0;
 }
 
+/* How many of the places from this one on are joined, of a call that is alone. */
+static size_t joined_at(const struct coll_stage_chain *c, size_t place)
+{
+	return c->order.total - place < c->join ? c->order.total - place : c->join;
+}
+
 static bool has_more(const struct coll_stage_chain *c)
 {
 	return c->direct || c->next < c->order.total || (c->crowd && c->turn != c->crowd->end);
@@ -149,6 +207,8 @@ static coll_status put_next_wait(struct coll_stage *s, const struct coll_stage_c
 		                            c->direct->device_stream);
 	if (c->next == c->order.total)
 		return coll_stage_turn_wait(s, c->turn, c->first->device_stream);
+	if (c->join > 1)
+		return put_waits(s, c->first, c->next, joined_at(c, c->next));
 	return put(s, c->next, COLL_STAGE_WAITS, put_wait);
 }
 
@@ -180,6 +240,17 @@ static coll_status begin_turns(struct coll_stage *s, struct coll_stage_chain *c)
 	return coll_stage_turns_begin(s, c->crowd, c->first->device_stream);
 }
 
+static coll_status put_joined(struct coll_stage *s, struct coll_stage_chain *c)
+{
+	const size_t place = c->next, n = joined_at(c, place);
+	coll_status st = put_scatters(s, c->first, place, n);
+
+	c->next += n;
+	if (st == COLL_OK && place + SLOTS < c->order.total)
+		st = put_gathers(s, c->first, place + SLOTS, joined_at(c, place + SLOTS));
+	return st;
+}
+
 static coll_status put_place(struct coll_stage *s, struct coll_stage_chain *c)
 {
 	const size_t place = c->next++;
@@ -197,7 +268,7 @@ static coll_status put_next(struct coll_stage *s, struct coll_stage_chain *c)
 
 	if (!c->direct && c->next == c->order.total)
 		return coll_stage_turn_put(s, c->crowd, c->turn++, c->first->device_stream);
-	st = c->direct ? put_direct(s, c) : put_place(s, c);
+	st = c->direct ? put_direct(s, c) : c->join > 1 ? put_joined(s, c) : put_place(s, c);
 	return st == COLL_OK ? begin_turns(s, c) : st;
 }
 
@@ -208,9 +279,13 @@ static coll_status begin_chain(struct coll_stage *s, struct coll_stage_chain *c,
 
 	c->next = 0;
 	c->crowd_begun = false;
+	/* Other communicators would take turns with single tiles. A call whose thread waits itself fills no queue. */
+	c->join = c->entered && !c->paced && !first->next_staged && !first->direct && !c->crowd ? coll_stage_join(first)
+	                                                                                        : 1;
 	c->turn = c->crowd ? c->crowd->begin : 0;
-	for (size_t j = 0; j < c->order.total && j < SLOTS && st == COLL_OK; j++)
-		st = put(s, j, COLL_STAGE_GATHERS, put_gather);
+	for (size_t j = 0; j < c->order.total && j < SLOTS && st == COLL_OK; j += c->join)
+		st = c->join > 1 ? put_gathers(s, first, j, joined_at(c, j))
+		                 : put(s, j, COLL_STAGE_GATHERS, put_gather);
 	begin_direct(c, first);
 	if (st == COLL_OK && c->direct)
 		st = put_direct(s, c);

@@ -12,6 +12,9 @@
 #include "select/bind_pair.h"
 
 enum { SLOTS = COLL_STAGE_SLOTS, SLOT_BYTES = COLL_STAGE_SLOT_BYTES, PAGE = COLL_STAGE_PAGE };
+static_assert(4 * (int)COLL_STAGE_JOINED_MAX <= (int)SLOTS &&
+                      2 * (int)COLL_STAGE_JOINED_MAX <= (int)COLL_DEVICE_PIECES_MAX,
+              "tiles are ahead, and their words fit in one batch");
 
 /* ---- Memory ---- */
 
@@ -24,7 +27,7 @@ coll_status coll_stage_ring_open(struct coll_comm *comm, struct coll_stage **rin
 
 	s = *ring = calloc(1, sizeof(*s));
 	if (s)
-		s->pieces = calloc((size_t)comm->size, sizeof(*s->pieces));
+		s->pieces = calloc((size_t)comm->size + COLL_STAGE_PIECES, sizeof(*s->pieces));
 	if (!s || !s->pieces)
 		return coll_error_set(err, COLL_ERR_MEMORY, "out of memory for staging");
 	s->device = d;
@@ -99,18 +102,17 @@ static int add(struct coll_device_piece *pieces, int n, uint64_t dst, uint64_t s
 	return n + 1;
 }
 
-/* The pieces of tile t between a buffer and the slot. */
-static int pieces_of(struct coll_stage *s, const struct side *x, const struct coll_run_stage *stage, size_t t)
+/* The pieces of tile t between a buffer and the slot, behind n others. */
+static int pieces_of(struct coll_stage *s, const struct side *x, const struct coll_run_stage *stage, size_t t, int n)
 {
 	const bool block = coll_plan_kind_is_block(x->plan->kind);
 	const int blocks = block && !x->e->single ? x->plan->size : 1;
 	const uint64_t slot = x->slots ? coll_stage_address(s, coll_stage_slot(stage, x->slots, t)) : 0;
 	const size_t first = t * x->tile;
 	size_t at = 0;
-	int n = 0;
 
 	if (!x->slots || !x->e->base)
-		return 0;
+		return n;
 	for (int b = 0; b < blocks; b++) {
 		const size_t count = block_count(x, b), begin = x->e->offsets && !x->e->single ? x->e->offsets[b] : at;
 		size_t len;
@@ -128,7 +130,7 @@ static int pieces_of(struct coll_stage *s, const struct side *x, const struct co
 }
 
 /* The piece of tile t that the host copies. */
-static int local_piece(struct coll_stage *s, const struct coll_request *r, size_t t, bool out)
+static int local_piece(struct coll_stage *s, const struct coll_request *r, size_t t, bool out, int n)
 {
 	const size_t at = t * SLOT_BYTES, left = r->local.len_bytes - at;
 	const uint64_t user = (uint64_t)(uintptr_t)(out ? r->local.to : r->local.from) + at;
@@ -136,9 +138,9 @@ static int local_piece(struct coll_stage *s, const struct coll_request *r, size_
 	uint64_t slot;
 
 	if (!slots)
-		return 0;
+		return n;
 	slot = coll_stage_address(s, coll_stage_slot(&r->stage[0], slots, t));
-	return add(s->pieces, 0, out ? user : slot, out ? slot : user, left < SLOT_BYTES ? left : SLOT_BYTES);
+	return add(s->pieces, n, out ? user : slot, out ? slot : user, left < SLOT_BYTES ? left : SLOT_BYTES);
 }
 
 /* The buffer that half `half` of a request reads (out: writes). False: there is none. job: room for that of a pair. */
@@ -161,30 +163,43 @@ static bool side_of(const struct coll_request *r, int half, bool out, struct col
 	return true;
 }
 
-int coll_stage_pieces_in(struct coll_stage *s, const struct coll_request *r, size_t t)
+int coll_stage_pieces_in(struct coll_stage *s, const struct coll_request *r, size_t t, int n)
 {
 	struct coll_job job;
 	struct side x;
 
 	if (r->local.from)
-		return local_piece(s, r, t, false);
-	return side_of(r, 0, false, &job, &x) ? pieces_of(s, &x, &r->stage[0], t) : 0;
+		return local_piece(s, r, t, false, n);
+	return side_of(r, 0, false, &job, &x) ? pieces_of(s, &x, &r->stage[0], t, n) : n;
 }
 
-int coll_stage_pieces_out(struct coll_stage *s, const struct coll_request *r, size_t t)
+int coll_stage_pieces_out(struct coll_stage *s, const struct coll_request *r, size_t t, int n)
 {
 	const int half = r->kind == COLL_REQUEST_PAIR;
 	struct coll_job job;
 	struct side x;
 
 	if (r->local.from)
-		return local_piece(s, r, t, true);
+		return local_piece(s, r, t, true, n);
 	if (side_of(r, half, true, &job, &x))
-		return pieces_of(s, &x, &r->stage[half], t);
+		return pieces_of(s, &x, &r->stage[half], t, n);
 	if (r->kind == COLL_REQUEST_PAIR && coll_pair_self(r->comm, &r->pair))
-		return add(s->pieces, 0, (uint64_t)(uintptr_t)r->pair.recv, (uint64_t)(uintptr_t)r->pair.send,
+		return add(s->pieces, n, (uint64_t)(uintptr_t)r->pair.recv, (uint64_t)(uintptr_t)r->pair.send,
 		           r->pair.send_count * coll_dtype_size(r->pair.type));
-	return 0;
+	return n;
+}
+
+size_t coll_stage_join(const struct coll_request *r)
+{
+	const bool blocks = r->kind == COLL_REQUEST_COLLECTIVE && coll_plan_kind_is_block(r->job.plan->kind);
+	size_t join = r->stage_tiles >= COLL_STAGE_JOIN_MAX_MIN ? COLL_STAGE_JOINED_MAX
+	              : r->stage_tiles >= COLL_STAGE_JOIN_MIN   ? COLL_STAGE_JOINED
+	                                                        : 1;
+
+	/* Two pieces of a vector: slots are a ring. */
+	while (join > 1 && join * (blocks ? (size_t)r->comm->size : 2) > COLL_STAGE_PIECES)
+		join /= 2;
+	return join;
 }
 
 size_t coll_stage_half_tiles(const struct coll_request *r, int half)

@@ -11,7 +11,7 @@
 #include "progress/stage_order.h"
 #include "progress/stage_turns.h"
 
-enum { COLL_STAGE_LINE = 64, COLL_STAGE_PAGE = 4096 };
+enum { COLL_STAGE_LINE = 64, COLL_STAGE_PAGE = 4096, COLL_STAGE_PIECES = 512 };
 
 /* Each written by one side only, on lines of their own, at the start of the memory. */
 struct coll_stage_words {
@@ -34,7 +34,7 @@ struct coll_stage {
 	char *in, *out;
 	struct coll_stage_turn *turns;
 	struct coll_stage_crowd *crowds;  /* that the device may be in */
-	struct coll_device_piece *pieces; /* one for each rank */
+	struct coll_device_piece *pieces; /* one for each rank, and COLL_STAGE_PIECES */
 	coll_device_stream own;           /* of blocking calls */
 	bool used;                        /* something was enqueued */
 	uint32_t next;                    /* number of the next tile */
@@ -58,6 +58,7 @@ struct coll_stage {
 		/* The others, and the place of the next tile. */
 		struct coll_stage_order order;
 		size_t next;
+		size_t join; /* places that are taken together: 1, but for a long call that is alone */
 		/* The messages that take turns behind these, NULL: none; and the number of the next turn. */
 		struct coll_stage_crowd *crowd;
 		bool crowd_begun;
@@ -91,9 +92,13 @@ size_t coll_stage_job_tiles(const struct coll_job *job);
 /* The tiles of half `half` of a request: 0 where there is none. */
 size_t coll_stage_half_tiles(const struct coll_request *r, int half);
 
-/* Fill s->pieces with what is copied to the slot of tile t, and from it. Their number. */
-int coll_stage_pieces_in(struct coll_stage *s, const struct coll_request *r, size_t t);
-int coll_stage_pieces_out(struct coll_stage *s, const struct coll_request *r, size_t t);
+/* Fill s->pieces with what is copied to the slot of tile t, and from it, behind n pieces that are there. Their number.
+ */
+int coll_stage_pieces_in(struct coll_stage *s, const struct coll_request *r, size_t t, int n);
+int coll_stage_pieces_out(struct coll_stage *s, const struct coll_request *r, size_t t, int n);
+/* How many tiles of a call that is alone in its chain are gathered, waited for and scattered together. A local choice:
+ * the queue of a stream holds about 1024 operations, and a launch behind them waits. */
+size_t coll_stage_join(const struct coll_request *r);
 
 /* What is enqueued for a tile of a request. */
 typedef coll_status coll_stage_put_fn(struct coll_stage *s, const struct coll_request *r, size_t t);

@@ -103,7 +103,7 @@ void *cuda_user_alloc(const void *device, size_t len_bytes)
 {
 	uint64_t at = 0;
 
-	return enter(device) && cuda.alloc(&at, len_bytes) == 0 ? (void *)(uintptr_t)at : NULL;
+	return cuda_user_enter(device) && cuda.alloc(&at, len_bytes) == 0 ? (void *)(uintptr_t)at : NULL;
 }
 
 int cuda_user_query(void *stream)

@@ -266,6 +266,29 @@ static void a_call_that_is_enqueued_in_part_ends(void)
 
 /* ---- Numbers come round ---- */
 
+/* Messages in both directions, which need more than the slots: they leave those in turns. */
+static void exchange(const struct job_rank *r, coll_stream *stream)
+{
+	enum { MANY = 9 << 18 };
+	int *x = job_memory(r, MANY), *y = job_memory(r, MANY), *host = malloc(MANY * sizeof(*host));
+
+	job_fill(r, x, MANY, 3);
+	job_fill(r, y, MANY, 77);
+	job_ok(r, coll_group_begin(), "a group");
+	job_ok(r, coll_send(x, MANY, COLL_I32, !r->rank, r->comm, stream), "send");
+	job_ok(r, coll_recv(y, MANY, COLL_I32, !r->rank, r->comm, stream), "recv");
+	job_ok(r, coll_group_end(), "a group");
+	job_ok(r, coll_stream_wait(stream, -1), "messages");
+	if (!cuda_user_read(host, y, MANY * sizeof(*host)))
+		job_wrong(r, "cannot read device memory");
+	for (int i = 0; i < MANY; i++)
+		if (host[i] != !r->rank + 3 + i % 1000) {
+			job_wrong(r, "messages in turns: element %d is %d", i, host[i]);
+			break;
+		}
+	free(host);
+}
+
 /* After 20 calls that take 2^27 numbers each, words that none of them has used are more than 2^31 behind. */
 static void round_numbers(struct job_rank *r)
 {
@@ -309,6 +332,7 @@ static void round_numbers(struct job_rank *r)
 			break;
 		}
 	free(host);
+	exchange(r, stream);
 	coll_stream_destroy(&stream);
 	job_ok(r, coll_comm_destroy(&r->comm), "the end");
 }
@@ -321,6 +345,63 @@ static void idle_words_are_brought_forward(void)
 	job_run(2, round_numbers, NULL, NULL, LIMIT_S);
 	job_run(2, round_numbers, NULL, staged, LIMIT_S);
 	coll_planted = COLL_PLANTED_NONE;
+}
+
+/* ---- Long calls ---- */
+
+static void is_value(const struct job_rank *r, const int *device, size_t n, int first, const char *what)
+{
+	int *x = malloc(n * sizeof(*x));
+
+	if (!cuda_user_read(x, device, n * sizeof(*x)))
+		job_wrong(r, "cannot read device memory");
+	for (size_t i = 0; i < n; i++)
+		if (x[i] != first + (int)(i % 1000)) {
+			job_wrong(r, "%s: element %zu is %d, not %d", what, i, x[i], first + (int)(i % 1000));
+			break;
+		}
+	free(x);
+}
+
+/* The thread that makes a call is the one that lets its stream go on: the call returns before. */
+static void long_calls(struct job_rank *r)
+{
+	enum { BLOCK = 4500 * 1000, ALL = 2 * BLOCK };
+	int *x = job_memory(r, ALL), *y = job_memory(r, ALL);
+	_Atomic uint32_t *word;
+	coll_stream *stream;
+	void *handle;
+
+	stream = make_stream(r, &handle);
+	job_fill(r, x, ALL, 1);
+	word = hold(r, handle);
+	sum(r, x, y, ALL, stream, "a long call");
+	atomic_store(word, 1);
+	job_ok(r, coll_stream_wait(stream, -1), "the stream");
+	job_check(r, y, ALL, 1, "a long call");
+	word = hold(r, handle);
+	job_ok(r, coll_all_gather(x, y, BLOCK, COLL_I32, r->comm, stream), "long blocks");
+	atomic_store(word, 1);
+	job_ok(r, coll_stream_wait(stream, -1), "the stream");
+	is_value(r, y, BLOCK, 1, "the block of rank 0");
+	is_value(r, y + BLOCK, BLOCK, 2, "the block of rank 1");
+	word = hold(r, handle);
+	if (r->rank == 0)
+		job_ok(r, coll_send(x, ALL, COLL_I32, 1, r->comm, stream), "a long send");
+	else
+		job_ok(r, coll_recv(x, ALL, COLL_I32, 0, r->comm, stream), "a long receive");
+	atomic_store(word, 1);
+	job_ok(r, coll_stream_wait(stream, -1), "the stream");
+	is_value(r, x, ALL, 1, "a long message");
+	job_ok(r, coll_stream_destroy(&stream), "the end of the stream");
+	job_ok(r, coll_comm_destroy(&r->comm), "the end");
+}
+
+static void long_calls_return_before_their_end(void)
+{
+	static const char *const staged[] = {"COLL_DEVICE_DIRECT", "0", NULL};
+
+	job_run(2, long_calls, NULL, staged, LIMIT_S);
 }
 
 /* ---- Drivers that cannot ---- */
@@ -362,6 +443,7 @@ int main(int argc, char **argv)
 	                                          PLAIN_CASE(an_abort_waits_for_no_held_stream),
 	                                          PLAIN_CASE(a_call_that_is_enqueued_in_part_ends),
 	                                          PLAIN_CASE(idle_words_are_brought_forward),
+	                                          PLAIN_CASE(long_calls_return_before_their_end),
 	                                          PLAIN_CASE(a_driver_without_memory_operations_is_refused)};
 
 	if (argc < 2)
