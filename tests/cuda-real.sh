@@ -126,7 +126,10 @@ if [ -z "$short" ] && [ -z "$stand_in" ]; then
 	for n in 2 4; do
 		part "PyTorch's backend nccl on libnccl.so.2 of this library, $n ranks" 300 env LD_PRELOAD="$nccl" $torch --ranks $n
 	done
-	part "PyTorch's backend coll, 2 ranks" 300 env PYTHONPATH="$build/python" $torch --backend coll
+	for n in 2 4; do
+		part "PyTorch's backend coll, $n ranks" 300 env PYTHONPATH="$build/python" $torch --backend coll --ranks $n
+	done
+	part "DDP by PyTorch's backend coll, 2 ranks" 300 env PYTHONPATH="$build/python" $collrun -n 2 "$py" "$here/python/examples/ddp_cuda.py"
 fi
 if [ -n "$nccl_tests" ]; then
 	for name in all_reduce_perf all_gather_perf sendrecv_perf reduce_scatter_perf broadcast_perf alltoall_perf; do

@@ -504,8 +504,8 @@ COLL_API coll_status coll_stream_create(coll_stream **stream, coll_comm *comm);
  * one CUstream are possible. The caller keeps the CUstream until this stream is destroyed, which does not destroy it.
  * COLL_ERR_UNSUPPORTED: the rank has no device. COLL_ERR_ARGUMENT: the stream belongs to another device. */
 COLL_API coll_status coll_stream_wrap_cuda(coll_stream **stream, coll_comm *comm, void *cuda_stream);
-/* 1: the stream is being captured into a graph, so that a call on it runs at each launch. 0: it is not, or is one of the
- * host. */
+/* 1: the stream is being captured into a graph, so that a call on it runs at each launch. 0: it is not, or is one of
+ * the host. */
 COLL_API int coll_stream_is_captured(const coll_stream *stream);
 /* Wait until the stream is complete, destroy it and return its error, if it has one. Sets
  * *stream to NULL; NULL and *stream == NULL are accepted. */

@@ -115,7 +115,6 @@ class Cuda:
 
     def __init__(self, streams=24):
         self.pool = [Stream() for _ in range(streams)]
-        self.in_capture = False
 
     def current(self, device=DEVICE):
         return getattr(_here, "current", _default)
@@ -144,7 +143,10 @@ class Cuda:
         stream.synchronize()
 
     def capturing(self):
-        return self.in_capture
+        state = ctypes.c_int()
+        enter()
+        driver.call("cuStreamIsCapturing", c_void_p(self.current().cuda_stream), byref(state))
+        return state.value != 0
 
     def future(self, device):
         return Future()
@@ -176,6 +178,23 @@ class Future:
         if self.done():
             self.chained.pop()()
         return after
+
+
+class Graph:
+    """What is put into a stream in the `with`; launch() runs it."""
+
+    def __init__(self, stream):
+        self.stream, self.graph, self.ready = c_void_p(stream.cuda_stream), c_void_p(), c_void_p()
+
+    def __enter__(self):
+        driver.call("cuStreamBeginCapture_v2", self.stream, 0)
+
+    def __exit__(self, *error):
+        driver.call("cuStreamEndCapture", self.stream, byref(self.graph))
+        driver.call("cuGraphInstantiateWithFlags", byref(self.ready), self.graph, c_uint64(0))
+
+    def launch(self):
+        driver.call("cuGraphLaunch", self.ready, self.stream)
 
 
 cuda = Cuda()

@@ -434,17 +434,28 @@ def test_refused():
 
 
 def test_capture():
-    """While the caller's stream is captured nothing is asked of the driver that would end the capture."""
+    """Captured calls, one after the other and side by side, run at each launch with its data; nothing ends the capture."""
     ready()
-    x = full(4, rank() + 1.0)
-    on.cuda.in_capture = True
-    try:
-        works = [dist.all_reduce(x, async_op=True) for _ in range(3)]
-        check(all(w.is_completed() and w.wait() for w in works))
-        group = dist.new_group()
-        raises(coll.UnsupportedError, dist.all_reduce, x, group=group, says="captured")
-    finally:
-        on.cuda.in_capture = False
+    n, me = size(), rank()
+    mine, group = on.cuda.stream(), dist.new_group()
+    x, out, strided = full(6, 0.0), full(6, 0.0), on.laid_out(torch.zeros(12)[::2])
+    graph = on.Graph(mine)
+    with on.cuda.inside(mine):
+        with graph:
+            on._copy(out, x)
+            dist.all_reduce(out)
+            on._copy(strided, out)
+            work = dist.all_reduce(strided, R.AVG, async_op=True)
+            raises(coll.UnsupportedError, dist.all_reduce, x, group=group, says="captured")
+            check(work.is_completed() and work.wait())
+            on._copy(out, strided)
+        for turn in range(3):
+            on._copy(x, full(6, me + 1.0 + turn))
+            graph.launch()
+            same(on.host(out), wanted(6) + turn * n, "launch", turn)
+    x = full(6, me + 1.0)
+    dist.all_reduce(x)
+    same(on.host(x), wanted(6), "after a capture")
     dist.barrier()
 
 

@@ -28,12 +28,14 @@ MISTAKES = {
     "tensors not held": ("memory", "old = w.on_device\ndef made(lane, parts, value, held): return old(lane, parts, None, None)\n"
                                    "g.on_device = made\n"),
     "a barrier that does not wait": ("barrier", "g.ProcessGroup._settle_device = lambda self: None\n"),
-    "a receive in the stream of nobody": ("messages", "d.Landing.__call__ = lambda self: self.place.copy_(self.made)\n"
-                                                      "d.Landing.ready = lambda self: True\n"),
+    "a receive that follows nothing": ("messages", "def land(self):\n  with d.cuda.inside(self.stream): self.place.copy_(self.made)\n"
+                                                   "  d.cuda.finish(self.stream)\nd.Landing.__call__ = land\n"
+                                                   "d.Landing.ready = lambda self: True\n"),
+    "a capture that is asked": ("capture", "d.Cuda.capturing = lambda self: False\non.Cuda.capturing = lambda self: False\n"),
     "futures that nothing follows": ("futures", "w.OnDevice.get_future = lambda self: self.done_future()\n"
                                          "def done_future(self):\n  f = d.cuda.future(None)\n  f.set_result(self._value)\n  return f\n"
                                          "w.OnDevice.done_future = done_future\n"),
-    "a device for every group": ("no_driver", "old = g.ProcessGroup.__init__\ndef init(self, *a):\n  old(self, *a)\n"
+    "calls of the driver without CUDA tensors": ("no_driver", "old = g.ProcessGroup.__init__\ndef init(self, *a):\n  old(self, *a)\n"
                                               "  on.driver.call('cuInit', 0)\ng.ProcessGroup.__init__ = init\n"
                                               "g.ProcessGroup.barrier, rest = (lambda self, *a: (on.driver.call('cuInit', 0), "
                                               "rest(self, *a))[1]), g.ProcessGroup.barrier\n"),

@@ -43,7 +43,7 @@ MESSAGE(1205, COLL_OK, "A blocking send or receive of a rank to itself would wai
 MESSAGE(1206, COLL_OK, "A message does not fit the receive that got it: it is longer, or of another type.", "The text names source, tag and both lengths or types; pass max_count of the longest message.")
 MESSAGE(1207, COLL_OK, "A buffer cannot be used by the communicator's device: it was freed, is managed memory, or belongs to another device or context.", "The text names the argument and the reason; pass host memory, or memory of the communicator's device.")
 MESSAGE(1212, COLL_OK, "A call with device memory is in a stream of the host, which the device cannot follow.", "Pass a stream of coll_stream_wrap_cuda(), or NULL for a blocking call.")
-MESSAGE(1213, COLL_OK, "A group has more calls with device memory than staging has slots.", "Make several groups, or use a collective such as all_to_all.")
+MESSAGE(1213, COLL_OK, "A group in a capture has more calls with device memory than staging has slots.", "Make several groups, or use a collective such as all_to_all.")
 MESSAGE(1214, COLL_OK, "A stream of a device was passed on a rank that has none.", "Create the communicator with coll_config.device or COLL_DEVICE.")
 MESSAGE(1215, COLL_OK, "The stream cannot take a call: it belongs to another device, or its capture has failed.", "The text says which: use a stream of the rank's device, and end a capture that has failed.")
 MESSAGE(1216, COLL_OK, "A call was made in a stream that is being captured, and this rank has no progress thread that could run it when the graph is launched.", "Set COLL_PROGRESS=on, or leave it at auto.")

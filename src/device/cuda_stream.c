@@ -102,7 +102,7 @@ coll_status coll_cuda_stream_check(struct coll_device *d, coll_device_stream s, 
 	return st;
 }
 
-coll_status coll_cuda_look(struct coll_device *d)
+coll_status coll_cuda_fault(struct coll_device *d)
 {
 	struct coll_cuda_device *c = coll_cuda_of(d);
 	CUresult result = coll_cuda_enter_relaxed(c);

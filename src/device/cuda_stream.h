@@ -10,7 +10,7 @@ coll_status coll_cuda_stream_create(struct coll_device *d, coll_device_stream *s
 coll_status coll_cuda_stream_destroy(struct coll_device *d, coll_device_stream s);
 coll_status coll_cuda_stream_check(struct coll_device *d, coll_device_stream s, struct coll_device_capture *capture,
                                    const char **why);
-coll_status coll_cuda_look(struct coll_device *d);
+coll_status coll_cuda_fault(struct coll_device *d);
 coll_status coll_cuda_gather(struct coll_device *d, coll_device_stream s, const struct coll_device_piece *pieces,
                              int npieces, uint64_t word, uint32_t value);
 coll_status coll_cuda_scatter(struct coll_device *d, coll_device_stream s, const struct coll_device_piece *pieces,

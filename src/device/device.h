@@ -121,7 +121,7 @@ struct coll_device_table {
 	                            const char **why);
 	/* OK, or the sticky error of the context, described in the box: no work of it will run any more. Asks by a
 	 * stream of the device's own, since a user's may be captured, or gone, by now. */
-	coll_status (*look)(struct coll_device *d);
+	coll_status (*fault)(struct coll_device *d);
 
 	/* Enqueue. Words are 32-bit, addresses as kernels see them.
 	 * gather: copy the pieces, then store value into word, visible to the host after the copied bytes. npieces

@@ -29,6 +29,60 @@ static inline size_t coll_stage_tile(size_t elem_bytes, size_t blocks)
 	return COLL_STAGE_SLOT_BYTES / elem_bytes / blocks;
 }
 
+/* ---- Turns ---- */
+
+/*
+ * Turns: tiles of several messages leave their slots in the order in which that happens, not in one that was fixed
+ * before.
+ *
+ * The tiles of the messages to one rank, or from one, follow each other through a window of slots. When a run has left
+ * a slot, that is a turn: the next entry of a list in pinned memory says what the device copies then, and a word has
+ * the number of the turn. The stream waits for the numbers one after the other, so any message that can go on does.
+ * What the device copies is the tile that was received, or the next one to be sent into the slot. Either way the slot
+ * is ready for its next tile when `ready` has passed the number of the turn.
+ */
+
+/* As many as there are slots, for input and output: who waits for its turn holds a slot. */
+enum { COLL_STAGE_TURNS = 2 * COLL_STAGE_SLOTS };
+
+/* An entry of the list, as kernels read it. */
+struct coll_stage_turn {
+	uint64_t dst, src, len_bytes, unused;
+};
+
+struct coll_stage_turns {
+	struct coll_stage_turn *list; /* pinned; by number */
+	_Atomic uint32_t *given;      /* number + 1 of the last turn */
+	uint32_t next;                /* number of the next one */
+};
+
+/* The slots of one peer and direction. */
+struct coll_stage_window {
+	struct coll_stage_turns *turns;
+	uint64_t address; /* of its first slot, as kernels see it */
+	bool out;
+	uint32_t slots;
+	/* By slot: the tile that it is for, and the number that says that it is ready. */
+	struct coll_stage_place {
+		uint32_t tile, number;
+	} * places;
+};
+
+/* A message in its window, where the tiles of all messages count on. */
+struct coll_stage_part {
+	struct coll_stage_window *window;
+	struct coll_stage_part *next; /* behind it */
+	uint64_t user;                /* device memory, 0: the host's, of which nothing is copied */
+	size_t len_bytes, tile_bytes;
+	uint32_t before, tiles;
+};
+
+/* The copy between the user's memory and the slot of a tile. */
+void coll_stage_part_copy(const struct coll_stage_part *p, uint32_t tile, size_t slot_bytes,
+                          struct coll_stage_turn *copy);
+
+/* ---- Runs ---- */
+
 struct coll_run_stage {
 	char *in, *out; /* slot 0 of the staged buffers, the same for calls in place; NULL: host memory, or none */
 	size_t slot_bytes;
@@ -38,9 +92,10 @@ struct coll_run_stage {
 	_Atomic uint32_t *ready;      /* written by the device */
 	_Atomic uint32_t *taken;      /* by slot, written by the run */
 	bool direct;                  /* the data does not pass through slots: the run watches what the device does */
-	struct coll_stage_part *part; /* not NULL: the tiles leave their slots in turns (turns.h) */
+	struct coll_stage_part *part; /* not NULL: the tiles leave their slots in turns (see Turns) */
 };
 
+/* For coll_stage_is_ready() and coll_stage_give(), which see. */
 bool coll_stage_part_is_ready(const struct coll_run_stage *s, size_t tile);
 void coll_stage_part_give(const struct coll_run_stage *s, size_t tile);
 

@@ -131,7 +131,7 @@ static coll_status await(struct coll_context *ctx, uint32_t number)
 
 		if (st != COLL_AGAIN)
 			return st;
-		k->broken = k->device->table->look(k->device);
+		k->broken = k->device->table->fault(k->device);
 	}
 	return k->broken;
 }

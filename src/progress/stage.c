@@ -127,7 +127,7 @@ coll_status coll_stage_give_up(struct coll_comm *comm, coll_status st)
 
 	coll_device_error(d, &err);
 	/* Other errors leave the work that is enqueued already, and is waited for. */
-	if (d->table->look(d) != COLL_OK)
+	if (d->table->fault(d) != COLL_OK)
 		atomic_store_explicit(&comm->stage->broken, true, memory_order_relaxed);
 	return coll_comm_lose(comm, st, comm->rank, err.message);
 }
@@ -341,8 +341,8 @@ coll_status coll_stage_add(struct coll_stage_batch *b, struct coll_request *r, c
 
 /*
  * Numbers are compared cyclically, so a word is right while the numbers that it is compared with are less than 2^31
- * away. Some words may be idle for long: `taken` of a slot and half that no tile uses, `given` without turns, and
- * `ready` while calls go direct. So every 2^28 numbers all words are brought forward.
+ * away. Some words may be idle for long: `taken` of a slot and half that no tile uses, `given` without messages
+ * that take turns, and `ready` while calls go direct. So every 2^28 numbers all words are brought forward.
  *
  * All numbers below `done` are those of tiles that are over, on the device and on the host. So no stream waits for such
  * a number, and none of a greater one is let go. Under the lock, since drivers store greater numbers in the same words.
@@ -471,7 +471,7 @@ void coll_stage_release(struct coll_comm *comm)
 void coll_stage_look(struct coll_context *ctx)
 {
 	struct coll_async *a = ctx->async;
-	const coll_status st = ctx->device->table->look(ctx->device);
+	const coll_status st = ctx->device->table->fault(ctx->device);
 	struct coll_error_box err;
 	struct coll_link *next;
 

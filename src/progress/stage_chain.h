@@ -3,7 +3,8 @@
  *
  *  - what calls that pass through slots have in front of their first wait,
  *  - direct calls, one after the other,
- *  - the rest of the calls that pass through slots,
+ *  - the rest of the calls that pass through slots, in a fixed order,
+ *  - messages that take turns (stage_turns.h),
  *
  * and is cut into pieces in front of each wait for the engine or for other ranks.
  */

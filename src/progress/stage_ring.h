@@ -19,8 +19,8 @@ struct coll_stage_words {
 	_Alignas(COLL_STAGE_LINE) _Atomic uint32_t ready; /* device: see engine/stage.h */
 	_Alignas(COLL_STAGE_LINE) _Atomic uint32_t done;  /* device: number + 1 of the last tile of the last call that
 	                                                   * has ended */
+	_Alignas(COLL_STAGE_LINE) _Atomic uint32_t given; /* host: number + 1 of the last turn (engine/stage.h) */
 	_Alignas(COLL_STAGE_LINE) _Atomic uint32_t trial; /* device: 0, at creation */
-	_Alignas(COLL_STAGE_LINE) _Atomic uint32_t given; /* host: number + 1 of the last turn (engine/turns.h) */
 	_Alignas(COLL_STAGE_LINE) _Atomic uint32_t taken[2][COLL_STAGE_SLOTS]; /* host: by half of a pair; collectives
 	                                                                        * use the first */
 };

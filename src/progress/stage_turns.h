@@ -1,5 +1,5 @@
 /*
- * Messages of a chain whose tiles leave their slots in turns (engine/turns.h): those to or from several ranks, or in
+ * Messages of a chain whose tiles leave their slots in turns (engine/stage.h): those to or from several ranks, or in
  * both directions, that do not fit in the slots together. Why the others need none: docs/design/staged.md.
  */
 #ifndef COLL_PROGRESS_STAGE_TURNS_H
@@ -8,7 +8,7 @@
 #include <stdbool.h>
 
 #include "coll/coll.h"
-#include "engine/turns.h"
+#include "engine/stage.h"
 
 struct coll_request;
 struct coll_stage;

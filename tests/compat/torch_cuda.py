@@ -168,6 +168,164 @@ def ddp(r):
 CHECKS = [all_reduce, bfloat16, broadcast, all_gather, reduce_scatter, all_to_all, messages, many_in_flight, ddp]
 
 
+# ---- What the backend coll does beyond that ----
+
+def total(r, count, dtype=None):
+    """The sum of data() of all ranks."""
+    parts = [r.torch.zeros(count, dtype=r.torch.int64) for _ in range(r.size)]
+    r.dist.all_gather(parts, r.data(count, r.torch.int64), group=r.gloo)
+    return sum(parts).to(dtype or r.torch.float32)
+
+
+def types(r):
+    for dtype in (r.torch.float16, r.torch.bfloat16, r.torch.int8, r.torch.int16, r.torch.complex64):
+        x = r.data(1000, dtype).to(r.device)
+        r.dist.all_reduce(x)
+        r.equal(x, total(r, 1000, dtype))
+    for dtype in (r.torch.bool, r.torch.float8_e4m3fn, r.torch.float8_e5m2):
+        x = r.data(1000, dtype).to(r.device)
+        out = [r.torch.empty_like(x) for _ in range(r.size)]
+        r.dist.all_gather(out, x)
+        parts = [r.torch.zeros(1000, dtype=r.torch.int64) for _ in range(r.size)]
+        r.dist.all_gather(parts, r.data(1000, r.torch.int64), group=r.gloo)
+        for got, wanted in zip(out, parts):
+            r.equal(got.view(r.torch.uint8), wanted.to(dtype).view(r.torch.uint8))
+
+
+def strided(r):
+    for step in (2, 3):
+        home = r.torch.full((3000,), -1.0, device=r.device)
+        view = home[::step]
+        view.copy_(r.data(view.numel(), r.torch.float32))
+        r.dist.all_reduce(view)
+        r.equal(view, total(r, view.numel()))
+        assert (home[1::step] == -1).all()
+        columns = r.torch.zeros(view.numel(), r.size, device=r.device)
+        r.dist.all_gather(list(columns.unbind(1)), view)
+        r.equal(columns, view.unsqueeze(1).expand(-1, r.size))
+
+
+def streams(r):
+    """A call begins behind the stream of the caller, and what waits for it behind the call; the host waits for neither."""
+    mine, other = r.torch.cuda.Stream(), r.torch.cuda.Stream()
+    r.dist.all_reduce(r.torch.zeros(1, device=r.device))
+    for _ in range(10):
+        with r.torch.cuda.stream(mine):
+            x = r.torch.zeros(100000, device=r.device)
+            mine_data = r.data(100000, r.torch.float32).to(r.device)
+            r.torch.cuda._sleep(100_000_000)
+            x.copy_(mine_data)
+            work = r.dist.all_reduce(x, async_op=True)
+            assert work.wait() and not work.is_completed(), "wait() waited on the host"
+            y = x * 2
+        with r.torch.cuda.stream(other):
+            work.wait()
+            z = x * 3
+        mine.synchronize()
+        other.synchronize()
+        assert work.is_completed() and work.is_success()
+        wanted = total(r, 100000)
+        r.equal(y, wanted * 2)
+        r.equal(z, wanted * 3)
+
+
+def futures(r):
+    x = r.data(5000, r.torch.float32).to(r.device)
+    doubled = r.dist.all_reduce(x, async_op=True).get_future().then(lambda f: f.value()[0] * 2)
+    r.equal(doubled.wait(), total(r, 5000) * 2)
+
+
+def dropped(r):
+    """Nobody keeps the tensors of a call; memory that is made meanwhile must not be theirs."""
+    out = r.torch.zeros(r.size * 100000, device=r.device)
+    for i in range(50):
+        r.dist.all_gather_into_tensor(out, r.data(100000, r.torch.float32, i).to(r.device), async_op=True)
+        junk = [r.torch.full((100000,), -7.0, device=r.device) for _ in range(4)]
+        del junk
+    r.dist.barrier()
+    assert (out >= 0).all()
+
+
+def together(r):
+    tensors = [r.data(100 + i, r.torch.float32).to(r.device) for i in range(8)]
+    with r.dist._coalescing_manager(device=r.device, async_ops=True) as works:
+        for t in tensors:
+            r.dist.all_reduce(t)
+    works.wait()
+    for t in tensors:
+        r.equal(t, total(r, t.numel()))
+
+
+def groups(r):
+    for _ in range(3):
+        group = r.dist.new_group(backend="coll")
+        x = r.data(1000, r.torch.float32).to(r.device)
+        r.dist.all_reduce(x, group=group)
+        r.equal(x, total(r, 1000))
+        r.dist.destroy_process_group(group)
+
+
+def refused(r):
+    try:
+        r.dist.all_gather_into_tensor(r.torch.zeros(2 * r.size), r.torch.zeros(2, device=r.device))
+    except ValueError as error:
+        assert "output is on cpu and input on cuda" in str(error), error
+    else:
+        raise AssertionError("host and device memory in one call were not refused")
+
+
+def graph(r):
+    """A captured call runs at each launch, with the data of that launch."""
+    x, out = r.torch.zeros(5000, device=r.device), r.torch.zeros(5000, device=r.device)
+    r.dist.all_reduce(x)
+    r.torch.cuda.synchronize()
+    captured = r.torch.cuda.CUDAGraph()
+    with r.torch.cuda.graph(captured):
+        out.copy_(x)
+        r.dist.all_reduce(out)
+        out.mul_(2)
+    for i in range(3):
+        x.copy_(r.data(5000, r.torch.float32) + i)
+        captured.replay()
+        r.torch.cuda.synchronize()
+        r.equal(out, (total(r, 5000) + i * r.size) * 2)
+    r.dist.barrier()
+
+
+def mixed_messages(r):
+    """One side in host memory, and receives from any source."""
+    for count in (1, 70001):
+        mine = r.data(count, r.torch.float32)
+        ahead, behind = (r.rank + 1) % r.size, (r.rank - 1) % r.size
+        parts = [r.torch.zeros(count) for _ in range(r.size)]
+        r.dist.all_gather(parts, mine, group=r.gloo)
+        there, here = r.torch.zeros(count, device=r.device), r.torch.zeros(count)
+        works = [r.dist.isend(mine.to(r.device), ahead, tag=1), r.dist.isend(mine, ahead, tag=2),
+                 r.dist.irecv(here, behind, tag=1), r.dist.irecv(there, behind, tag=2)]
+        for work in works:
+            work.wait()
+        r.equal(here, parts[behind])
+        r.equal(there, parts[behind])
+        r.dist.barrier()
+        if r.rank == 0:
+            for _ in range(r.size - 1):
+                source = r.dist.recv(there)
+                r.equal(there, parts[source])
+        else:
+            r.dist.send(mine.to(r.device), 0)
+        r.dist.barrier()
+
+
+OF_COLL = [types, strided, futures, dropped, together, groups, mixed_messages]
+OF_COLL_ON_CUDA = [streams, refused, graph]
+
+
+def checks_of(options):
+    if options.backend != "coll":
+        return CHECKS
+    return CHECKS + OF_COLL + (OF_COLL_ON_CUDA if options.device == "cuda" else [])
+
+
 # ---- Times ----
 
 def times(r, most, factor):
@@ -204,7 +362,7 @@ def rank_main(rank, options, folder, results):
     r = Rank(rank, options)
     if options.times:
         times(r, options.max, options.factor)
-    for check in [] if options.times else CHECKS:
+    for check in [] if options.times else checks_of(options):
         try:
             check(r)
             results.put((rank, check.__name__, ""))
@@ -249,11 +407,12 @@ def main():
         print(f"ranks {late} had not ended after {LIMIT_S} s")
     if options.times:
         sys.exit(broken)
-    passed = [c.__name__ for c in CHECKS if set(told.get(c.__name__, {}).values()) == {""} and len(told[c.__name__]) == options.ranks]
-    for check in CHECKS:
+    checks = checks_of(options)
+    passed = [c.__name__ for c in checks if set(told.get(c.__name__, {}).values()) == {""} and len(told[c.__name__]) == options.ranks]
+    for check in checks:
         print("ok   " if check.__name__ in passed else "FAIL ", check.__name__, *set(told.get(check.__name__, {}).values()))
-    print(f"{len(passed)} passed, {len(CHECKS) - len(passed)} failed, 0 skipped")
-    sys.exit(broken or len(passed) < len(CHECKS))
+    print(f"{len(passed)} passed, {len(checks) - len(passed)} failed, 0 skipped")
+    sys.exit(broken or len(passed) < len(checks))
 
 
 if __name__ == "__main__":

@@ -101,9 +101,12 @@ static void *sum_graph(int k, int count)
 {
 	void *exec = NULL;
 
+	CHECK(!coll_stream_is_captured(stream[k]) && !coll_stream_is_captured(NULL));
 	CHECK(cuda_user_capture(handle[k]));
+	CHECK(coll_stream_is_captured(stream[k]));
 	CHECK(sum(k, count, stream[k]) == COLL_OK, "%s", coll_last_error(comm)->message);
 	CHECK(cuda_user_captured(handle[k], &exec, 1));
+	CHECK(!coll_stream_is_captured(stream[k]));
 	return exec;
 }
 

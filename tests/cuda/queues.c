@@ -107,6 +107,64 @@ static void in_a_row(struct job_rank *r)
 	coll_comm_destroy(&r->comm); /* which fails if the other rank has found a wrong sum and gone */
 }
 
+/* ---- Messages that the ranks group differently ---- */
+
+enum { MESSAGE = 4 << 20 };
+
+static void check_message(const struct job_rank *r, const int *device, const char *what)
+{
+	int *x = malloc((size_t)MESSAGE * sizeof(*x));
+	size_t wrong = 0;
+
+	if (!cuda_user_read(x, device, (size_t)MESSAGE * sizeof(*x)))
+		job_wrong(r, "cannot read device memory");
+	for (size_t i = 0; i < MESSAGE; i++)
+		wrong += x[i] != !r->rank + 7 + (int)(i % 1000);
+	if (wrong)
+		job_wrong(r, "%s: %zu of %d elements", what, wrong, MESSAGE);
+	free(x);
+}
+
+/* Rank 0 sends and receives at once, rank 1 receives and sends then; blocking, or in a stream. */
+static void exchange(struct job_rank *r, coll_stream *s, bool one_call, int *in, int *out)
+{
+	coll_status st;
+
+	if (r->rank == 1) {
+		job_ok(r, coll_recv(out, MESSAGE, COLL_I32, 0, r->comm, s), "a receive");
+		job_ok(r, coll_send(in, MESSAGE, COLL_I32, 0, r->comm, s), "a send");
+	} else if (one_call) {
+		st = coll_send_recv(in, MESSAGE, 1, out, MESSAGE, 1, COLL_I32, r->comm, s);
+		job_ok(r, st, "an exchange");
+	} else {
+		job_ok(r, coll_group_begin(), "a group");
+		job_ok(r, coll_send(in, MESSAGE, COLL_I32, 1, r->comm, s), "a send");
+		job_ok(r, coll_recv(out, MESSAGE, COLL_I32, 1, r->comm, s), "a receive");
+		job_ok(r, coll_group_end(), "a group");
+	}
+	if (s)
+		job_ok(r, coll_stream_wait(s, -1), "a wait");
+	check_message(r, out, s ? "in a stream" : "blocking");
+}
+
+static void exchanges(struct job_rank *r)
+{
+	int *in = job_memory(r, MESSAGE), *out = job_memory(r, MESSAGE);
+	struct lane l;
+
+	if (!in || !out || !open_lane(r, &l, r->comm, COUNT))
+		return;
+	job_fill(r, in, MESSAGE, 7);
+	for (int i = 0; i < 4; i++) {
+		job_fill(r, out, MESSAGE, 0);
+		exchange(r, i & 1 ? l.stream : NULL, i & 2, in, out);
+	}
+	close_lane(r, &l);
+	job_ok(r, coll_mem_free(r->comm, in), "the end of memory");
+	job_ok(r, coll_mem_free(r->comm, out), "the end of memory");
+	job_ok(r, coll_comm_destroy(&r->comm), "the end");
+}
+
 /* ---- Behind work that waits ---- */
 
 struct watch {
@@ -251,6 +309,12 @@ static void sixty_four_streams(void)
 {
 	over("8", 2, many_streams, NULL, "shm");
 	over("1", 2, many_streams, NULL, "shm");
+}
+
+static void exchanges_with_one_after_the_other(void)
+{
+	over("8", 2, exchanges, NULL, "shm");
+	over("1", 2, exchanges, NULL, "shm");
 }
 
 static void calls_return_behind_work_that_waits(void)
@@ -406,16 +470,13 @@ static void over_the_kernels(void)
 
 int main(int argc, char **argv)
 {
-	static const struct plain_case cases[] = {PLAIN_CASE(calls_return_behind_work_that_waits),
-	                                          PLAIN_CASE(calls_in_a_row),
-	                                          PLAIN_CASE(two_communicators_on_two_streams),
-	                                          PLAIN_CASE(sixty_four_streams),
-	                                          PLAIN_CASE(launches_that_block),
-	                                          PLAIN_CASE(two_orders_with_a_queue_each),
-	                                          PLAIN_CASE(two_orders_in_one_queue),
-	                                          PLAIN_CASE(threads_with_a_queue_each),
-	                                          PLAIN_CASE(threads_in_one_queue_that_block),
-	                                          PLAIN_CASE(threads_in_one_queue_on_streams)};
+	static const struct plain_case cases[] = {
+	        PLAIN_CASE(calls_return_behind_work_that_waits), PLAIN_CASE(calls_in_a_row),
+	        PLAIN_CASE(two_communicators_on_two_streams),    PLAIN_CASE(sixty_four_streams),
+	        PLAIN_CASE(exchanges_with_one_after_the_other),  PLAIN_CASE(launches_that_block),
+	        PLAIN_CASE(two_orders_with_a_queue_each),        PLAIN_CASE(two_orders_in_one_queue),
+	        PLAIN_CASE(threads_with_a_queue_each),           PLAIN_CASE(threads_in_one_queue_that_block),
+	        PLAIN_CASE(threads_in_one_queue_on_streams)};
 
 	if (argc < 2)
 		return 2;

@@ -292,6 +292,42 @@ static void copies_of_several_pieces(void)
 	OK(TABLE->free(device, memory));
 }
 
+/* The piece is read when the kernel begins, not when it is enqueued; so is the guard. */
+static void a_listed_piece_is_what_is_there_then(void)
+{
+	struct coll_device_piece *piece = (void *)(field + 1600000);
+	void *memory = NULL;
+
+	OK(TABLE->alloc(device, BUFFER_BYTES, &memory));
+	fill(field, 100000, 4);
+	memset(field + 200000, 0, 100000);
+	atomic_store(WORD(0), 0);
+	atomic_store(WORD(4), 0);
+	OK(TABLE->wait(device, stream, WORD_AT(4), 1));
+	OK(TABLE->listed(device, stream, field_at + 1600000, 100000, WORD_AT(0), WORD_AT(1), 5));
+	OK(TABLE->wait(device, stream, WORD_AT(4), 2));
+	OK(TABLE->listed(device, stream, field_at + 1600000, 100000, WORD_AT(0), WORD_AT(1), 6));
+	OK(TABLE->wait(device, stream, WORD_AT(4), 3));
+	OK(TABLE->listed(device, stream, field_at + 1600000, 100000, WORD_AT(0), WORD_AT(1), 7));
+	*piece = (struct coll_device_piece){ADDRESS(memory), field_at, 100000};
+	atomic_store(WORD(4), 1);
+	while (atomic_load(WORD(1)) != 5)
+		poll(NULL, 0, 1);
+	*piece = (struct coll_device_piece){field_at + 200000, ADDRESS(memory), 99999};
+	atomic_store(WORD(4), 2);
+	while (atomic_load(WORD(1)) != 6)
+		poll(NULL, 0, 1);
+	CHECK(memcmp(field, field + 200000, 99999) == 0 && field[299999] == 0);
+	*piece = (struct coll_device_piece){field_at, field_at + 200000, 50000};
+	memset(field, 0, 100000);
+	atomic_store(WORD(0), 1);
+	atomic_store(WORD(4), 3);
+	CHECK(drained(stream) == COLL_OK && atomic_load(WORD(1)) == 7);
+	CHECK(field[1] == 0, "copied in spite of the guard");
+	atomic_store(WORD(0), 0);
+	OK(TABLE->free(device, memory));
+}
+
 /* A guard that is set when the kernel begins: nothing is written, and the word is stored. */
 static void a_guard_forbids_writes(void)
 {
@@ -518,7 +554,7 @@ static void a_fault_is_described(void)
 	CHECK(other->table->gather(other, s, &wild, 1, WORD_AT(6), 1) == COLL_OK);
 	while (query_on(other, s) == COLL_AGAIN)
 		poll(NULL, 0, 1);
-	CHECK(other->table->look(other) == COLL_ERR_SYSTEM);
+	CHECK(other->table->fault(other) == COLL_ERR_SYSTEM);
 	CHECK(strstr(error_of(other), "cuStreamQuery on cuda:1: 700 CUDA_ERROR_ILLEGAL_ADDRESS"), "%s",
 	      error_of(other));
 	CHECK(other->table->wait(other, s, WORD_AT(6), 1) == COLL_ERR_SYSTEM);
@@ -539,6 +575,7 @@ int main(int argc, char **argv)
 	                                          PLAIN_CASE(errors_of_memory),
 	                                          PLAIN_CASE(copies_of_every_length),
 	                                          PLAIN_CASE(copies_of_several_pieces),
+	                                          PLAIN_CASE(a_listed_piece_is_what_is_there_then),
 	                                          PLAIN_CASE(a_guard_forbids_writes),
 	                                          PLAIN_CASE(a_wait_ends_by_a_store),
 	                                          PLAIN_CASE(order_holds_back_the_later_stream),

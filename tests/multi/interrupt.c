@@ -4,12 +4,15 @@
  *
  * usage: interrupt TRANSPORT on|off|auto [PART-OF-A-TEST'S-NAME]
  */
+#include <arpa/inet.h>
 #include <limits.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stddef.h>
+#include <sys/socket.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "async_ranks.h"
 
@@ -328,6 +331,23 @@ static void operations(void)
 	two_ranks(operation_rank, NULL);
 }
 
+/* ---- Ranks that meet at an address ---- */
+
+static char root[48];
+
+/* A port that nobody has: other tests run at the same time. */
+static void find_root(void)
+{
+	struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	socklen_t len = sizeof(at);
+	const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	CHECK(fd >= 0 && bind(fd, (struct sockaddr *)&at, len) == 0 &&
+	      getsockname(fd, (struct sockaddr *)&at, &len) == 0);
+	snprintf(root, sizeof(root), "COLL_ROOT=127.0.0.1:%d", ntohs(at.sin_port));
+	close(fd);
+}
+
 /* ---- Destroy waits for ranks that have not come to it ---- */
 
 /* What is aborted is the group that is being made; its parent stays. */
@@ -365,7 +385,7 @@ static void creation_of_a_group(void)
 /* Ranks with contexts of their own: those of coll_comm_create_all() do not wait for each other. */
 static void *destroying_rank(void *arg)
 {
-	const char *settings[] = {"COLL_ROOT=127.0.0.1:29873", progress, "COLL_DEBUG=error", NULL};
+	const char *settings[] = {root, progress, "COLL_DEBUG=error", NULL};
 	struct job *j = arg;
 	coll_config cfg = COLL_CONFIG_INIT;
 
@@ -398,6 +418,7 @@ static void destroy(void)
 	struct job jobs[2] = {{.rank = 0, .stage = &stage}, {.rank = 1, .stage = &stage}};
 	pthread_t threads[2];
 
+	find_root();
 	for (int r = 0; r < 2; r++)
 		pthread_create(&threads[r], NULL, destroying_rank, &jobs[r]);
 	for (int r = 0; r < 2; r++)
@@ -408,8 +429,9 @@ static void destroy(void)
 
 static void creation(void)
 {
-	const char *settings[] = {"COLL_ROOT=127.0.0.1:29871", "COLL_DEBUG=error", NULL};
+	const char *settings[] = {root, "COLL_DEBUG=error", NULL};
 
+	find_root();
 	for (int rank = 0; rank < 2; rank++) {
 		coll_config cfg = COLL_CONFIG_INIT;
 		coll_comm *comm = NULL;
@@ -429,7 +451,7 @@ static void creation(void)
 /* Rank 0 is interrupted while rank 2 of 3 is missing: rank 1 learns why. */
 static void *create_first(void *arg)
 {
-	const char *settings[] = {"COLL_ROOT=127.0.0.1:29872", "COLL_DEBUG=error", NULL};
+	const char *settings[] = {root, "COLL_DEBUG=error", NULL};
 	const int rank = *(int *)arg;
 	coll_config cfg = COLL_CONFIG_INIT;
 	coll_comm *comm = NULL;
@@ -455,6 +477,7 @@ static void the_reason_of_a_creation(void)
 	int ranks[2] = {0, 1};
 	pthread_t threads[2];
 
+	find_root();
 	for (int r = 0; r < 2; r++)
 		pthread_create(&threads[r], NULL, create_first, &ranks[r]);
 	for (int r = 0; r < 2; r++)

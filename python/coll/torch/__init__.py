@@ -1,4 +1,4 @@
-"""A PyTorch backend for tensors in host memory.
+"""A PyTorch backend for tensors in host memory and on CUDA devices.
 
     import torch.distributed as dist
     import coll.torch

@@ -80,8 +80,10 @@ class Lane:
             yield
 
     def call(self, method: str, args: tuple[Any, ...], words: dict[str, Any]) -> Any:
-        self.last = getattr(self.comm, method)(*args, **words, stream=self.stream.cuda_stream)
-        return self.last
+        work = getattr(self.comm, method)(*args, **words, stream=self.stream.cuda_stream)
+        if not cuda.capturing():  # what is captured runs later, and is not waited for
+            self.last = work
+        return work
 
     def settle(self) -> CollError | None:
         """The host waits for all calls, and for what the caller has enqueued. The error of one of them."""

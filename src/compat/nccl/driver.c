@@ -155,6 +155,25 @@ ncclResult_t nccl_driver_free(int ordinal, void *ptr, const char *function)
 	return result == CUDA_SUCCESS ? ncclSuccess : failed(result, function, "cuMemFree");
 }
 
+ncclResult_t nccl_driver_captured(int ordinal, cudaStream_t stream, bool *captured, const char *function)
+{
+	CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+	CUresult result;
+	ncclResult_t r;
+	bool pushed;
+
+	*captured = false;
+	if (ordinal < 0)
+		return ncclSuccess;
+	r = enter(ordinal, &pushed, function);
+	if (r != ncclSuccess)
+		return r;
+	result = cuda->cuStreamIsCapturing((CUstream)stream, &status);
+	leave(pushed);
+	*captured = status != CU_STREAM_CAPTURE_STATUS_NONE;
+	return result == CUDA_SUCCESS ? ncclSuccess : failed(result, function, "cuStreamIsCapturing");
+}
+
 ncclResult_t nccl_driver_read(int ordinal, void *to, const void *from, size_t len_bytes, cudaStream_t stream,
                               const char *function)
 {

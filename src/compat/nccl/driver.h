@@ -17,6 +17,9 @@ ncclResult_t nccl_driver_device(int *ordinal, const char *function);
 ncclResult_t nccl_driver_alloc(int ordinal, void **ptr, size_t len_bytes, const char *function);
 ncclResult_t nccl_driver_free(int ordinal, void *ptr, const char *function);
 
+/* Whether the stream is being captured. */
+ncclResult_t nccl_driver_captured(int ordinal, cudaStream_t stream, bool *captured, const char *function);
+
 /* Read len_bytes that are ready when the stream has done its work so far: waits for that. */
 ncclResult_t nccl_driver_read(int ordinal, void *to, const void *from, size_t len_bytes, cudaStream_t stream,
                               const char *function);

@@ -89,7 +89,7 @@ static ncclResult_t take_scalar(const struct nccl_call *c)
 
 	if (!c->scalar)
 		return ncclSuccess;
-	r = nccl_stream_captured(c->comm, c->stream, &captured, c->function);
+	r = nccl_driver_captured(c->comm->device, c->stream, &captured, c->function);
 	if (r == ncclSuccess && captured)
 		r = nccl_fail(ncclInvalidUsage,
 		              "%s: a factor in device memory cannot be read while the stream is captured: make the "
@@ -215,7 +215,7 @@ static ncclResult_t make_all(struct nccl_call *calls, size_t count)
 		entered += r == ncclSuccess;
 	}
 	if (r == ncclSuccess && count > TOGETHER && !must_be_one(calls, count))
-		r = nccl_stream_captured(calls[0].comm, calls[0].stream, &parts, calls[0].function);
+		r = nccl_driver_captured(calls[0].comm->device, calls[0].stream, &parts, calls[0].function);
 	for (size_t i = 0; i < count && parts && r == ncclSuccess; i++)
 		most = place(calls, i) + 1 > most ? place(calls, i) + 1 : most;
 	for (size_t from = 0; from < most && r == ncclSuccess; from += TOGETHER)

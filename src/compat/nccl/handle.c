@@ -8,9 +8,6 @@
 #include <string.h>
 
 #include "compat/nccl/error.h"
-#include "context/context.h"
-#include "core/comm.h"
-#include "device/device.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t left = PTHREAD_COND_INITIALIZER;
@@ -221,36 +218,37 @@ ncclResult_t nccl_stream_of(ncclComm_t h, cudaStream_t raw, coll_stream **stream
 	return ncclSuccess;
 }
 
-/* The device has failed. */
-static ncclResult_t failed(struct coll_device *d, const char *function)
+/* By an event, for which the library checks that both are in one capture, or none is. */
+static coll_status order(ncclComm_t h, coll_stream *earlier, coll_stream *later)
 {
-	struct coll_error_box err;
+	coll_event *e = NULL;
+	coll_status st = coll_event_create(&e, h->comm);
 
-	coll_device_error(d, &err);
-	return nccl_fail(ncclUnhandledCudaError, "%s: %s", function, err.message);
+	if (st == COLL_OK)
+		st = coll_event_record(e, earlier);
+	if (st == COLL_OK)
+		st = coll_stream_wait_event(later, e);
+	coll_event_destroy(&e);
+	return st;
 }
 
 ncclResult_t nccl_stream_order(ncclComm_t h, cudaStream_t earlier, cudaStream_t later, const char *function)
 {
-	struct coll_device *d = h->comm->ctx->device;
+	coll_stream *a = NULL, *b = NULL;
+	ncclResult_t r;
+	coll_status st;
 
-	if (!d || earlier == later || d->table->order(d, earlier, later) == COLL_OK)
+	if (h->device < 0 || earlier == later)
 		return ncclSuccess;
-	return failed(d, function);
-}
-
-ncclResult_t nccl_stream_captured(ncclComm_t h, cudaStream_t raw, bool *captured, const char *function)
-{
-	struct coll_device *d = h->comm->ctx->device;
-	struct coll_device_capture capture = {0};
-	const char *why = "";
-	coll_status st = d ? d->table->stream_check(d, raw, &capture, &why) : COLL_OK;
-
-	*captured = capture.id != 0;
-	if (st == COLL_OK)
-		return ncclSuccess;
-	return st == COLL_ERR_SYSTEM ? failed(d, function)
-	                             : nccl_fail(nccl_code(st), "%s: the stream cannot be used: %s", function, why);
+	r = nccl_stream_of(h, earlier, &a, function);
+	if (r == ncclSuccess)
+		r = nccl_stream_of(h, later, &b, function);
+	if (r != ncclSuccess)
+		return r;
+	st = order(h, a, b);
+	return st == COLL_OK ? ncclSuccess
+	                     : nccl_fail(nccl_code(st), "%s: its stream cannot follow that of its partner: %s",
+	                                 function, coll_status_string(st));
 }
 
 ncclResult_t nccl_flush(ncclComm_t h, const char *function)

@@ -81,8 +81,6 @@ ncclResult_t nccl_handle_abort(ncclComm_t h, bool *idle, const char *function);
 ncclResult_t nccl_stream_of(ncclComm_t h, cudaStream_t raw, coll_stream **stream, const char *function);
 /* Work of `later` begins when the present work of `earlier` has ended, if the communicator has a device. */
 ncclResult_t nccl_stream_order(ncclComm_t h, cudaStream_t earlier, cudaStream_t later, const char *function);
-/* Whether the stream is being captured. */
-ncclResult_t nccl_stream_captured(ncclComm_t h, cudaStream_t raw, bool *captured, const char *function);
 /* Wait for all that was enqueued. */
 ncclResult_t nccl_flush(ncclComm_t h, const char *function);
 

@@ -1,7 +1,7 @@
 /*
- * See turns.h. One thread at a time: whoever drives the runs of the communicator.
+ * Turns: see stage.h. One thread at a time: whoever drives the runs of the communicator.
  */
-#include "engine/turns.h"
+#include "engine/stage.h"
 
 void coll_stage_part_copy(const struct coll_stage_part *p, uint32_t tile, size_t slot_bytes,
                           struct coll_stage_turn *copy)
