@@ -455,7 +455,7 @@ static void streams_are_checked(void)
 	OK(TABLE->stream_check(device, captured, &capture, &why));
 	CHECK(capture.id != 0 && capture.graph);
 	/* Not even where that is forbidden to the thread itself. */
-	OK(TABLE->look(device));
+	OK(TABLE->fault(device));
 	CHECK(TABLE->stream_check(device, NULL, &capture, &why) == COLL_ERR_UNSUPPORTED && strstr(why, "legacy stream"),
 	      "%s", why);
 	OK(TABLE->stream_check(device, stream, &capture, &why));
