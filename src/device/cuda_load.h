@@ -31,7 +31,6 @@ enum { COLL_CUDA_VERSION_MIN = 11070 }; /* it brought the stream memory operatio
 	NEED(cuCtxPushCurrent)                     \
 	NEED(cuCtxPopCurrent)                      \
 	NEED(cuCtxGetDevice)                       \
-	NEED(cuCtxSynchronize)                     \
 	NEED(cuMemAlloc)                           \
 	NEED(cuMemFree)                            \
 	NEED(cuMemHostRegister)                    \

@@ -149,16 +149,14 @@ coll_status coll_cuda_free(struct coll_device *d, void *ptr)
 	return coll_cuda_report(c, "cuMemFree", result);
 }
 
+/* Freeing memory waits until all streams of the context are empty, in a relaxed thread also beside a capture. A
+ * synchronisation of the context would end the capture. */
 coll_status coll_cuda_settle(struct coll_device *d)
 {
-	struct coll_cuda_device *c = coll_cuda_of(d);
-	CUresult result = coll_cuda_enter(c);
+	void *block = NULL;
+	coll_status st = coll_cuda_alloc(d, 1, &block);
 
-	if (result == CUDA_SUCCESS) {
-		result = c->cu->cuCtxSynchronize();
-		coll_cuda_leave(c);
-	}
-	return coll_cuda_report(c, "cuCtxSynchronize", result);
+	return st == COLL_OK ? coll_cuda_free(d, block) : st;
 }
 
 coll_status coll_cuda_pin(struct coll_device *d, void *host, size_t len_bytes, uint64_t *address)

@@ -442,7 +442,8 @@ static coll_status put_fetch(const struct tile *t, coll_device_stream s)
 
 	if (kind == COLL_KIND_BROADCAST && is_root(t) && t->job->in.base == t->job->out.base)
 		return COLL_OK;
-	for (int b = 0; b < (one ? 1 : t->d->size); b++) {
+	for (int i = 0; i < (one ? 1 : t->d->size); i++) {
+		const int b = one ? 0 : t->d->peer[i];
 		const size_t len = len_of(t, &t->job->out, b), whole = block_count(t, &t->job->out, b);
 		const int rank = one ? (int)t->job->plan->root : b;
 

@@ -277,9 +277,9 @@ static void refuses(const struct job_rank *r, const int *in, int *out, size_t n,
 /* Device memory and host memory side by side in the address space. */
 static int *half_a_buffer(const struct job_rank *r)
 {
-	char *p = (char *)job_memory(r, 65536);
+	char *p = (char *)job_memory(r, 32768);
 
-	return (int *)(void *)(p + 65536 * sizeof(int) - 4096);
+	return (int *)(void *)(p + 32768 * sizeof(int) - 4096);
 }
 
 static void bad_arguments(struct job_rank *r)
