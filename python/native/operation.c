@@ -86,8 +86,7 @@ static int begin(struct operation *o, PyObject *stream)
 		goto fail;
 	}
 	if ((s && (coll_py_device_graph_fits(&o->request, s) != 0 || coll_py_stream_settle(s, &o->request) != 0)) ||
-	    coll_py_request_pack(&o->request) != 0 ||
-	    coll_py_comm_enter(c, "start") != 0)
+	    coll_py_request_pack(&o->request) != 0 || coll_py_comm_enter(c, "start") != 0)
 		goto fail;
 	WITHOUT_GIL(st = coll_operation_start(o->handle, s ? s->handle : NULL));
 	coll_py_comm_leave(c);

@@ -57,8 +57,7 @@ enum {
 	COLL_MAPPED_SLOT_MIN = 64 << 10,
 	/* The largest COLL_DEVICE_SLOT_BYTES. layout */
 	COLL_MAPPED_SLOT_MAX = 64 << 20,
-	/* From so many bytes on, ranks read each other's buffers, and reduce a part each; not measured, no device.
-	   layout */
+	/* From so many bytes on, ranks read each other's buffers, and reduce a part each; no figures. layout */
 	COLL_MAPPED_LONG_MIN = 256 << 10,
 
 	/* ---- How an intranode call is cut ---- */

@@ -13,7 +13,7 @@ struct coll_cuda_device {
 	struct coll_device base;
 	const struct coll_cuda *cu;
 	CUdevice number;
-	CUcontext context; /* the primary one, retained: that of the CUDA runtime too */
+	CUcontext context;                 /* the primary one, retained: that of the CUDA runtime too */
 	struct coll_cuda_kernels *kernels; /* whose functions these are */
 	CUfunction kernel[COLL_KERNEL_COUNT];
 	CUstream stream;            /* for the first launches */

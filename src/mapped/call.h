@@ -67,8 +67,8 @@ coll_status coll_mapped_put_wait(const struct coll_comm *comm, const struct coll
 coll_status coll_mapped_put(struct coll_comm *comm, const struct coll_job *job, const struct coll_mapped_call *call,
                             size_t segment, bool waits, struct coll_device_word ended, coll_device_stream stream);
 
-/* The word that says that all of the calls which were enqueued have ended, for a chain that is broken off. Their number:
- * 0 if the communicator has no direct calls. */
+/* The word that says that all of the calls which were enqueued have ended, for a chain that is broken off. Their
+ * number: 0 if the communicator has no direct calls. */
 int coll_mapped_left_word(const struct coll_comm *comm, struct coll_device_word *word);
 
 /* Whether a stream waits until the host has copied something of the call. */

@@ -168,7 +168,7 @@ coll_status coll_event_wait(coll_event *e, int timeout_ms)
 	if (!e)
 		return COLL_ERR_ARGUMENT;
 	st = device_stream(e, NULL) ? coll_stage_await(e->ctx, NULL, reached, e, timeout_ms)
-	                               : coll_async_await(&e->ctx, 1, reached, e, timeout_ms);
+	                            : coll_async_await(&e->ctx, 1, reached, e, timeout_ms);
 	return st == COLL_OK ? look(e) : st;
 }
 

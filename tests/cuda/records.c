@@ -305,12 +305,13 @@ static void check(const struct call *c, struct rank *r, const struct where *w, b
 		put(w->in_of, w->in, r->want, in);
 	get(w->out_of, r->got, w->out - MARGIN, out + 2 * MARGIN);
 	for (size_t i = w->out_count; i-- > 0;) {
-		float got;
 		const float want = wanted(c, r, i);
+		uint32_t got_bits, want_bits;
 
-		memcpy(&got, r->got + MARGIN + i * sizeof(got), sizeof(got));
-		wrong += memcmp(&got, &want, sizeof(got)) != 0;
-		first = memcmp(&got, &want, sizeof(got)) != 0 ? i : first;
+		memcpy(&got_bits, r->got + MARGIN + i * sizeof(got_bits), sizeof(got_bits));
+		memcpy(&want_bits, &want, sizeof(want_bits));
+		wrong += got_bits != want_bits;
+		first = got_bits != want_bits ? i : first;
 	}
 	for (int i = 0; i < MARGIN && !w->in_place; i++)
 		wrong += r->got[i] != 0x5a || r->got[MARGIN + out + (size_t)i] != 0x5a;
