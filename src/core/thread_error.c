@@ -12,6 +12,7 @@
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 
 #include "base/log.h"
@@ -26,18 +27,20 @@ struct kept_error {
 static struct {
 	pthread_once_t once;
 	pthread_key_t key;
-	bool usable;
+	/* Release behind the key: the thread that unloads the library has not met the one that made it. */
+	atomic_bool usable;
 } creation = {.once = PTHREAD_ONCE_INIT};
 
 static void make_key(void)
 {
-	creation.usable = pthread_key_create(&creation.key, free) == 0;
+	if (pthread_key_create(&creation.key, free) == 0)
+		atomic_store_explicit(&creation.usable, true, memory_order_release);
 }
 
 /* Runs when the library is unloaded. Objects of threads remain until the threads end. */
 __attribute__((destructor)) static void delete_key(void)
 {
-	if (creation.usable)
+	if (atomic_exchange_explicit(&creation.usable, false, memory_order_acquire))
 		pthread_key_delete(creation.key);
 }
 
@@ -47,8 +50,8 @@ static struct kept_error *mine(bool wanted)
 	struct kept_error *t;
 
 	pthread_once(&creation.once, make_key);
-	if (!creation.usable)
-		return NULL;
+	if (!atomic_load_explicit(&creation.usable, memory_order_relaxed))
+		return NULL; /* pthread_once() has ordered the rest */
 	t = pthread_getspecific(creation.key);
 	if (!t && wanted) {
 		t = calloc(1, sizeof(*t));
