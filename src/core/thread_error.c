@@ -10,9 +10,9 @@
 #include "core/thread_error.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 
 #include "base/log.h"
