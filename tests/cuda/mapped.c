@@ -30,10 +30,8 @@ struct rank {
 
 static float *scratch(void)
 {
-	static _Thread_local float *at;
+	static _Thread_local float at[LONG / sizeof(float)];
 
-	if (!at)
-		at = malloc(LONG);
 	return at;
 }
 
