@@ -28,10 +28,17 @@ struct rank {
 	coll_stream *stream;
 };
 
+/* Of each thread, until the program ends. */
+enum { SCRATCHES = 256 };
+static float *scratches[SCRATCHES];
+static atomic_int nscratches;
+
 static float *scratch(void)
 {
-	static _Thread_local float at[LONG / sizeof(float)];
+	static _Thread_local float *at;
 
+	if (!at)
+		at = scratches[atomic_fetch_add(&nscratches, 1) % SCRATCHES] = malloc(LONG);
 	return at;
 }
 
