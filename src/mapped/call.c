@@ -192,7 +192,8 @@ static size_t extent_bytes(const struct coll_comm *comm, const struct coll_job *
 	return count * job->elem_bytes;
 }
 
-/* What others read and write in place. Not an input that this rank writes while they may read it. */
+/* What others read in place. Not an input that this rank writes while they may read it. No output: a rank that was
+ * stopped and goes on would write into it behind an error that has been returned. */
 static void find_buffers(struct coll_comm *comm, const struct coll_job *job, struct coll_mapped_call *call, bool root)
 {
 	const enum coll_kind kind = job->plan->kind;
@@ -202,7 +203,7 @@ static void find_buffers(struct coll_comm *comm, const struct coll_job *job, str
 
 	coll_mapper_start(comm->mapped);
 	coll_records_find(comm, job->in.base, reads(kind, root) && !call->in_host && !written ? in : 0, &call->in);
-	coll_records_find(comm, job->out.base, kind == COLL_KIND_ALL_REDUCE && !call->out_host ? out : 0, &call->out);
+	coll_records_find(comm, job->out.base, 0, &call->out);
 }
 
 bool coll_mapped_prepare(struct coll_comm *comm, const struct coll_job *job, bool in_host, bool out_host,
