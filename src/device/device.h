@@ -88,7 +88,6 @@ struct coll_device_import {
 /* Of a reduction: see struct coll_kernel_reduce_args. */
 struct coll_device_places {
 	uint64_t found, shift, whole_shift, whole_count;
-	bool spread;
 };
 
 struct coll_device;

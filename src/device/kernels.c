@@ -156,7 +156,6 @@ void coll_kernels_reduce_found(struct coll_kernel_launch *l, const struct coll_d
 	a->shift = where->shift;
 	a->whole_shift = where->whole_shift;
 	a->whole_count = where->whole_count;
-	a->spread = where->spread;
 	/* As if everything had the same alignment, which only the kernel knows. */
 	shape(l, l->kernel, most * elem_bytes / 16, blocks_max);
 }

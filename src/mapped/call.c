@@ -10,9 +10,9 @@
  * Long reductions for all have two syncs: between them each rank reduces one part of the tile, and then all read the
  * parts. docs/design/direct.md says why two sets of slots suffice.
  *
- * In long calls, kernels take buffers that the records name instead of slots: what such a rank would copy to its slot,
- * or out of those of others, is not enqueued. If no slot is needed at all, the kernels of the first tile do the whole
- * call, and those behind it find nothing to do.
+ * In long calls, kernels take inputs that the records name instead of slots: what such a rank would copy to its slot is
+ * not enqueued. If no slot is needed at all, the kernels of the first tile do the whole call, and those behind it find
+ * nothing to do.
  */
 #include "mapped/call.h"
 
@@ -194,7 +194,7 @@ static size_t extent_bytes(const struct coll_comm *comm, const struct coll_job *
 
 /* What others read in place. Not an input that this rank writes while they may read it. No output: a rank that was
  * stopped and goes on would write into it behind an error that has been returned. */
-static void find_buffers(struct coll_comm *comm, const struct coll_job *job, struct coll_mapped_call *call, bool root)
+static void find_input(struct coll_comm *comm, const struct coll_job *job, struct coll_mapped_call *call, bool root)
 {
 	const enum coll_kind kind = job->plan->kind;
 	const size_t in = extent_bytes(comm, job, &job->in), out = extent_bytes(comm, job, &job->out);
@@ -203,7 +203,6 @@ static void find_buffers(struct coll_comm *comm, const struct coll_job *job, str
 
 	coll_mapper_start(comm->mapped);
 	coll_records_find(comm, job->in.base, reads(kind, root) && !call->in_host && !written ? in : 0, &call->in);
-	coll_records_find(comm, job->out.base, 0, &call->out);
 }
 
 bool coll_mapped_prepare(struct coll_comm *comm, const struct coll_job *job, bool in_host, bool out_host,
@@ -233,7 +232,7 @@ bool coll_mapped_prepare(struct coll_comm *comm, const struct coll_job *job, boo
 	if (call->long_) {
 		call->syncs = kind == COLL_KIND_ALL_REDUCE ? 2 : 1;
 		call->tail = kind != COLL_KIND_ALL_REDUCE && !planted(NO_TAIL);
-		find_buffers(comm, job, call, root);
+		find_input(comm, job, call, root);
 	}
 	call->stage = (struct coll_run_stage){
 	        .slots = 1, .apart = 1, .ready = &d->page->reached, .taken = &d->page->copied, .direct = true};
@@ -354,10 +353,10 @@ static coll_status put_fill(const struct tile *t, coll_device_stream s, size_t n
 	return st == COLL_OK ? put_move(t, s, &p) : st;
 }
 
-/* The part of a tile, or of the whole, that rank r reduces. */
-static void part_of(const struct tile *t, size_t count, int r, size_t *begin, size_t *len)
+/* The part of a tile that rank r reduces. */
+static void part_of(const struct tile *t, int r, size_t *begin, size_t *len)
 {
-	const size_t n = (size_t)t->d->size;
+	const size_t count = len_of(t, &t->job->out, 0), n = (size_t)t->d->size;
 	const size_t each = (count / n + 127) / 128 * 128, at = (size_t)r * each;
 
 	*begin = at < count ? at : count;
@@ -367,15 +366,11 @@ static void part_of(const struct tile *t, size_t count, int r, size_t *begin, si
 static coll_status put_part(const struct tile *t, coll_device_stream s)
 {
 	const size_t elem = t->job->elem_bytes;
-	size_t begin, len, whole_begin, whole_len;
-	struct coll_device_places where;
+	struct coll_device_places where = {0};
+	size_t begin, len;
 
-	part_of(t, len_of(t, &t->job->out, 0), t->d->rank, &begin, &len);
-	part_of(t, t->job->out.count, t->d->rank, &whole_begin, &whole_len);
-	where = (struct coll_device_places){.shift = (t->first + begin) * elem,
-	                                    .whole_shift = whole_begin * elem,
-	                                    .whole_count = t->first == 0 ? whole_len : 0,
-	                                    .spread = true};
+	part_of(t, t->d->rank, &begin, &len);
+	where.shift = (t->first + begin) * elem;
 	return put_reduce(t, s, slot_at(t, t->d->rank, true) + begin * elem, begin * elem, t->d->size, len, &where);
 }
 
@@ -383,11 +378,11 @@ static coll_status put_parts(const struct tile *t, coll_device_stream s)
 {
 	struct pieces p = {.n = 0};
 
-	for (int i = 0; i < t->d->size && !t->call->out.word; i++) {
+	for (int i = 0; i < t->d->size; i++) {
 		const int r = t->d->peer[i];
 		size_t begin, len;
 
-		part_of(t, len_of(t, &t->job->out, 0), r, &begin, &len);
+		part_of(t, r, &begin, &len);
 		begin *= t->job->elem_bytes;
 		add(&p, out_at(t, 0) + begin, slot_at(t, r, true) + begin, len * t->job->elem_bytes);
 	}
@@ -512,9 +507,8 @@ static coll_status put_look(const struct coll_mapped *d, const struct coll_job *
 	                                  .bases = mapped_word(d->page, d->page_at, d->page->bases),
 	                                  .number = call->number,
 	                                  .nranks = (uint32_t)d->size,
-	                                  .needed_in = reads(kind, false) ? all : (uint32_t)1 << job->plan->root,
-	                                  .needed_out = kind == COLL_KIND_ALL_REDUCE ? all : 0,
-	                                  .may_whole = !call->in_host && !call->out_host};
+	                                  .needed = reads(kind, false) ? all : (uint32_t)1 << job->plan->root,
+	                                  .may_whole = call->syncs == 1 && !call->in_host && !call->out_host};
 
 	for (int r = 0; r < d->size; r++)
 		a.record[r] = mapped_word(d->peers[r].page, d->peers[r].page_at,

@@ -42,7 +42,7 @@ struct coll_mapped_call {
 		size_t offset, len_bytes;
 		uint64_t id;
 		uint64_t word; /* of the record; 0: none */
-	} in, out;
+	} in;
 };
 
 /* False: the call moves nothing, and is made as others are. */

@@ -256,8 +256,7 @@ void coll_records_deal(struct coll_mapped *d, struct coll_mapped_call *call, uin
 	/* The record of an earlier call, which peers may not have read yet. */
 	room = is_over(d, *before);
 	decide(d, &call->in, room, last);
-	decide(d, &call->out, room, last);
-	if (!call->in.word && !call->out.word)
+	if (!call->in.word)
 		return;
 	*before = last;
 	atomic_store(&d->lends, true);
@@ -267,10 +266,9 @@ void coll_records_publish(struct coll_mapped *d, const struct coll_mapped_call *
 {
 	struct mapped_record *r = &d->page->records[call->number % MAPPED_RECORDS];
 
-	if (!call->in.word && !call->out.word)
+	if (!call->in.word)
 		return;
 	atomic_store_explicit(&r->in, call->in.word, memory_order_relaxed);
-	atomic_store_explicit(&r->out, call->out.word, memory_order_relaxed);
 	atomic_store_explicit(&r->number, call->number, memory_order_release);
 }
 

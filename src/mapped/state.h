@@ -31,7 +31,7 @@ struct mapped_note {
 struct mapped_record {
 	_Atomic uint32_t number;
 	uint32_t unused;
-	_Atomic uint64_t in, out;
+	_Atomic uint64_t in;
 };
 static_assert(sizeof(struct mapped_record) == sizeof(struct coll_kernel_record), "what kernels read");
 

@@ -62,41 +62,40 @@ struct coll_kernel_pieces_args {
  * An out may equal an in exactly; no other overlap. state as in coll_kernel_copy_args.
  *
  * found: 0, or what coll_kernel_look has stored. Then in[i] is that of rank i only if the table has no address for its
- * input; else that address and shift count. spread: likewise for the outputs of all ranks, and out[0] is written only
- * if one of them has no address. If the table says that the call is done whole, whole_shift and whole_count stand in
- * place of shift and count.
+ * input; else that address and shift count. If the table says that the call is done whole, whole_shift and whole_count
+ * stand in place of shift and count.
  */
 struct coll_kernel_reduce_args {
 	uint64_t count, state, divisor;
 	uint64_t found, shift, whole_shift, whole_count;
 	double scale;
-	int32_t nin, nout, raw, last, op, spread;
+	int32_t nin, nout, raw, last, op, unused;
 	uint64_t in[COLL_KERNEL_PLACES_MAX], out[COLL_KERNEL_PLACES_MAX];
 };
 
 /*
- * Where a rank's buffers lie in a call, in memory that it writes and others read: its call has this number. in and out:
- * 0, or a region of the rank, counted from 1, above the offset in it.
+ * Where a rank's input lies in a call, in memory that it writes and others read: its call has this number. in: 0, or a
+ * region of the rank, counted from 1, above the offset in it.
  */
 struct coll_kernel_record {
 	uint32_t number, unused;
-	uint64_t in, out;
+	uint64_t in;
 };
 
 /* What is found of them, in device memory. */
 struct coll_kernel_found {
-	uint64_t in[COLL_KERNEL_RANKS_MAX], out[COLL_KERNEL_RANKS_MAX]; /* by rank; 0: in its slot */
-	uint64_t whole;                                                 /* not 0: no slot is needed */
+	uint64_t in[COLL_KERNEL_RANKS_MAX]; /* by rank; 0: in its slot */
+	uint64_t whole;                     /* not 0: no slot is needed */
 };
 
 /*
  * Look up the records of a call. record: their addresses by rank; a record of another number is none. bases: by rank,
- * then by region, where that begins for this device. needed_in, needed_out: bits of ranks whose buffers must be found
- * for `whole`, which is never set if may_whole is 0. One block.
+ * then by region, where that begins for this device. needed: bits of ranks whose input must be found for `whole`,
+ * which is never set if may_whole is 0. One block.
  */
 struct coll_kernel_look_args {
 	uint64_t found, bases;
-	uint32_t number, nranks, needed_in, needed_out, may_whole, unused;
+	uint32_t number, nranks, needed, may_whole;
 	uint64_t record[COLL_KERNEL_RANKS_MAX];
 };
 
@@ -117,8 +116,8 @@ struct coll_kernel_signal_args {
 	uint64_t word[COLL_KERNEL_RANKS_MAX + 1];
 };
 
-static_assert(sizeof(struct coll_kernel_record) == 24, "as every compiler lays it out");
-static_assert(sizeof(struct coll_kernel_look_args) == 40 + 8 * COLL_KERNEL_RANKS_MAX, "no padding");
+static_assert(sizeof(struct coll_kernel_record) == 16, "as every compiler lays it out");
+static_assert(sizeof(struct coll_kernel_look_args) == 32 + 8 * COLL_KERNEL_RANKS_MAX, "no padding");
 static_assert(sizeof(struct coll_kernel_fetch_args) == 24 + 48 * COLL_KERNEL_RANKS_MAX, "no padding");
 static_assert(sizeof(struct coll_kernel_signal_args) == 40 + 8 * COLL_KERNEL_RANKS_MAX, "no padding");
 static_assert(sizeof(struct coll_kernel_copy_args) == 32, "as every compiler lays it out");

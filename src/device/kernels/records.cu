@@ -1,5 +1,5 @@
 /*
- * Where the buffers of a call lie on each rank: looked up in the records of the ranks once per call, by one block, and
+ * Where the inputs of a call lie on each rank: looked up in the records of the ranks once per call, by one block, and
  * kept in device memory. So no other block reads across PCIe. See args.h for what each entry promises.
  */
 #include "device/kernels/kernel.h"
@@ -24,13 +24,10 @@ KERNEL(coll_kernel_look, coll_kernel_look_args)
 	for (uint32_t r = THREAD; r < args.nranks; r += THREADS) {
 		const uint64_t record = args.record[r], bases = args.bases + r * COLL_KERNEL_REGIONS * 8;
 		const bool is = LOAD_ACQUIRE_SYS(record) == args.number;
-		const uint64_t in_word = is ? LOAD_RELAXED_SYS(record + 8) : 0;
-		const uint64_t out_word = is ? LOAD_RELAXED_SYS(record + 16) : 0;
-		const uint64_t in = record_place(in_word, bases), out = record_place(out_word, bases);
+		const uint64_t in = record_place(is ? LOAD_RELAXED_SYS(record + 8) : 0, bases);
 
 		STORE_8(args.found + r * 8, in);
-		STORE_8(args.found + (COLL_KERNEL_RANKS_MAX + r) * 8, out);
-		missing[r] = (args.needed_in >> r & 1 && !in) || (args.needed_out >> r & 1 && !out);
+		missing[r] = (args.needed >> r & 1) && !in;
 	}
 	BARRIER();
 	if (THREAD == 0) {
@@ -40,7 +37,7 @@ KERNEL(coll_kernel_look, coll_kernel_look_args)
 		for (uint32_t r = 0; r < args.nranks; r++)
 			whole = missing[r] ? 0 : whole;
 		if (args.nranks > 0)
-			STORE_8(args.found + 2 * COLL_KERNEL_RANKS_MAX * 8, whole);
+			STORE_8(args.found + COLL_KERNEL_RANKS_MAX * 8, whole);
 	}
 }
 
@@ -50,7 +47,7 @@ KERNEL(coll_kernel_fetch, coll_kernel_fetch_args)
 
 	if (args.npieces == 0 || !kernel_may_write(args.state))
 		return;
-	whole = LOAD_8(args.found + 2 * COLL_KERNEL_RANKS_MAX * 8) ? ~(uint64_t)0 : 0;
+	whole = LOAD_8(args.found + COLL_KERNEL_RANKS_MAX * 8) ? ~(uint64_t)0 : 0;
 	KERNEL_ROLLED
 	for (uint64_t i = 0; i < args.npieces; i++) {
 		const uint64_t in = LOAD_8(args.found + args.piece[i].rank * 8), there = in ? ~(uint64_t)0 : 0;
@@ -68,7 +65,7 @@ KERNEL(coll_kernel_signal, coll_kernel_signal_args)
 	if (!kernel_may_write(args.state))
 		return;
 	if (THREAD < args.nwords) {
-		const uint64_t whole = LOAD_8(args.found + 2 * COLL_KERNEL_RANKS_MAX * 8);
+		const uint64_t whole = LOAD_8(args.found + COLL_KERNEL_RANKS_MAX * 8);
 
 		FENCE_SYS();
 		STORE_RELEASE_SYS(args.word[THREAD], whole ? args.jump : args.value);

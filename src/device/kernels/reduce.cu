@@ -36,8 +36,8 @@ ELEMENT_F8(f8e5m2)
 ELEMENT_WIDE(f32, float)
 ELEMENT_WIDE(f64, double)
 
-/* In shared memory: where the inputs and results are, in which number, and how many elements. */
-enum { REDUCE_OUT = COLL_KERNEL_PLACES_MAX, REDUCE_COUNT = 2 * COLL_KERNEL_PLACES_MAX, REDUCE_NOUT, REDUCE_WORDS };
+/* In shared memory: where the inputs and results are, and how many elements. */
+enum { REDUCE_OUT = COLL_KERNEL_PLACES_MAX, REDUCE_COUNT = 2 * COLL_KERNEL_PLACES_MAX, REDUCE_WORDS };
 
 KERNEL_INLINE uint64_t reduce_found(const struct coll_kernel_reduce_args *a, uint64_t place)
 {
@@ -47,7 +47,7 @@ KERNEL_INLINE uint64_t reduce_found(const struct coll_kernel_reduce_args *a, uin
 /* All threads of the block have come back from it before one goes on. */
 KERNEL_INLINE void reduce_find(const struct coll_kernel_reduce_args *a, uint64_t *at)
 {
-	const bool whole = reduce_found(a, 2 * COLL_KERNEL_RANKS_MAX) != 0;
+	const bool whole = reduce_found(a, COLL_KERNEL_RANKS_MAX) != 0;
 	const uint64_t shift = whole ? a->whole_shift : a->shift;
 
 	KERNEL_ROLLED
@@ -56,24 +56,11 @@ KERNEL_INLINE void reduce_find(const struct coll_kernel_reduce_args *a, uint64_t
 
 		at[i] = in ? in + shift : a->in[i];
 	}
-	if (THREAD == 0) {
-		uint64_t nout = 0;
-		bool all = a->spread;
-
-		KERNEL_ROLLED
-		for (int32_t r = 0; r < a->nin && a->spread; r++) {
-			const uint64_t out = reduce_found(a, COLL_KERNEL_RANKS_MAX + (uint64_t)r);
-
-			all = all && out;
-			if (out)
-				at[REDUCE_OUT + nout++] = out + shift;
-		}
-		KERNEL_ROLLED
-		for (int32_t d = 0; d < a->nout && !all; d++)
-			at[REDUCE_OUT + nout++] = a->out[d];
-		at[REDUCE_NOUT] = nout;
+	KERNEL_ROLLED
+	for (uint32_t d = THREAD; d < (uint32_t)a->nout; d += THREADS)
+		at[REDUCE_OUT + d] = a->out[d];
+	if (THREAD == 0)
 		at[REDUCE_COUNT] = whole ? a->whole_count : a->count;
-	}
 	BARRIER();
 }
 
@@ -84,17 +71,17 @@ struct reduce_shape {
 	bool natural;     /* every element is aligned to its size */
 };
 
-KERNEL_INLINE struct reduce_shape reduce_shape_of(const uint64_t *at, int32_t nin, uint32_t bytes)
+KERNEL_INLINE struct reduce_shape reduce_shape_of(const struct coll_kernel_reduce_args *a, const uint64_t *at, uint32_t bytes)
 {
-	const uint64_t first = at[REDUCE_OUT], count = at[REDUCE_COUNT], nout = at[REDUCE_NOUT];
+	const uint64_t first = at[REDUCE_OUT], count = at[REDUCE_COUNT];
 	struct reduce_shape s = {count, 0, false};
 	uint64_t apart = 0;
 
 	KERNEL_ROLLED
-	for (int32_t i = 0; i < nin; i++)
+	for (int32_t i = 0; i < a->nin; i++)
 		apart |= at[i] ^ first;
 	KERNEL_ROLLED
-	for (uint64_t i = 1; i < nout; i++)
+	for (int32_t i = 1; i < a->nout; i++)
 		apart |= at[REDUCE_OUT + i] ^ first;
 	s.natural = ((apart | first) & (bytes - 1)) == 0;
 	if (s.natural && (apart & 15) == 0) {
@@ -218,7 +205,7 @@ KERNEL_INLINE void reduce_put(uint64_t p, uint64_t bits, uint32_t bytes, bool na
 		} while (++s < a->nin);                                                                                \
 		T##_vector_end(a, v, (char *)&x);                                                                      \
 		KERNEL_ROLLED                                                                                          \
-		for (uint64_t d = 0; d < to[REDUCE_NOUT]; d++)                                                         \
+		for (int32_t d = 0; d < a->nout; d++)                                                         \
 			STORE_16(to[REDUCE_OUT + d] + at, x);                                                          \
 	}                                                                                                              \
 	KERNEL_INLINE void T##_reduce_one(const struct coll_kernel_reduce_args *a, const uint64_t *to, uint64_t at,    \
@@ -235,7 +222,7 @@ KERNEL_INLINE void reduce_put(uint64_t p, uint64_t bits, uint32_t bytes, bool na
 		} while (++s < a->nin);                                                                                \
 		T##_one_end(a, &v, (char *)&x);                                                                        \
 		KERNEL_ROLLED                                                                                          \
-		for (uint64_t d = 0; d < to[REDUCE_NOUT]; d++)                                                         \
+		for (int32_t d = 0; d < a->nout; d++)                                                         \
 			reduce_put(to[REDUCE_OUT + d] + at, x, T##_bytes, natural);                                    \
 	}                                                                                                              \
 	KERNEL(coll_kernel_reduce_##T, coll_kernel_reduce_args)                                                        \
@@ -247,7 +234,7 @@ KERNEL_INLINE void reduce_put(uint64_t p, uint64_t bits, uint32_t bytes, bool na
 		if (!kernel_may_write(args.state))                                                                     \
 			return;                                                                                        \
 		reduce_find(&args, to);                                                                                \
-		shape = reduce_shape_of(to, args.nin, T##_bytes);                                                      \
+		shape = reduce_shape_of(&args, to, T##_bytes);                                                      \
 		inside = shape.vectors * 16 / T##_bytes;                                                               \
 		KERNEL_ROLLED                                                                                          \
 		for (uint64_t i = kernel_rank(); i < shape.vectors; i += kernel_size())                                \
