@@ -9,7 +9,6 @@
 #include "bootstrap/id_host.h"
 
 #include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -18,8 +17,7 @@
 
 #include "base/clock.h"
 #include "base/delay.h"
-
-enum { STACK_BYTES = 256 * 1024 };
+#include "base/thread.h"
 
 struct host {
 	struct host *next; /* an older one */
@@ -116,19 +114,11 @@ static void *meet(void *arg)
 
 static int start_thread(struct host *h)
 {
-	pthread_attr_t attr;
 	pthread_t thread;
-	sigset_t all, old;
-	int e;
+	const int e = coll_thread_start(&thread, COLL_THREAD_STACK_BYTES, meet, h);
 
-	sigfillset(&all); /* only the application's threads handle signals */
-	pthread_sigmask(SIG_SETMASK, &all, &old);
-	pthread_attr_init(&attr);
-	pthread_attr_setstacksize(&attr, STACK_BYTES);
-	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-	e = pthread_create(&thread, &attr, meet, h);
-	pthread_attr_destroy(&attr);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	if (e == 0)
+		pthread_detach(thread);
 	return e;
 }
 

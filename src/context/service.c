@@ -6,14 +6,14 @@
 #include <assert.h>
 #include <errno.h>
 #include <poll.h>
-#include <signal.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "base/delay.h"
+#include "base/thread.h"
 
-enum { STACK_BYTES = 256 * 1024, OWN_FDS = 2 };
+enum { OWN_FDS = 2 };
 
 void coll_service_once(struct coll_context *ctx)
 {
@@ -81,18 +81,8 @@ void coll_service_add(struct coll_context *ctx, const struct coll_service_client
 
 coll_status coll_service_start(struct coll_context *ctx, struct coll_error_box *err)
 {
-	pthread_attr_t attr;
-	sigset_t all, old;
-	int e;
+	const int e = coll_thread_start(&ctx->service, COLL_THREAD_STACK_BYTES, loop, ctx);
 
-	/* Only the application's threads handle signals. */
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &old);
-	pthread_attr_init(&attr);
-	pthread_attr_setstacksize(&attr, STACK_BYTES);
-	e = pthread_create(&ctx->service, &attr, loop, ctx);
-	pthread_attr_destroy(&attr);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
 	if (e)
 		return coll_error_set(err, COLL_ERR_SYSTEM, "[COLL-4101] cannot start the service thread: %s",
 		                      strerror(e));

@@ -8,13 +8,11 @@
  */
 #include "mapped/mapper.h"
 
-#include <signal.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "base/delay.h"
-
-enum { STACK_BYTES = 256 * 1024 };
+#include "base/thread.h"
 
 /* ---- One region ---- */
 
@@ -121,21 +119,11 @@ static void *work(void *arg)
 
 void coll_mapper_start(struct coll_mapped *d)
 {
-	pthread_attr_t attr;
-	sigset_t all, old;
-
 	if (d->mapper.started)
 		return;
-	/* Only the application's threads handle signals. */
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &old);
-	pthread_attr_init(&attr);
-	pthread_attr_setstacksize(&attr, STACK_BYTES);
 	/* Without it nothing is answered, so all goes through slots. */
-	d->mapper.made = pthread_create(&d->mapper.thread, &attr, work, d) == 0;
+	d->mapper.made = coll_thread_start(&d->mapper.thread, COLL_THREAD_STACK_BYTES, work, d) == 0;
 	d->mapper.started = true;
-	pthread_attr_destroy(&attr);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
 }
 
 void coll_mapper_look(struct coll_mapped *d)

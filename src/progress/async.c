@@ -14,18 +14,18 @@
 #include "progress/async.h"
 
 #include <errno.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/timerfd.h>
 #include <unistd.h>
 
 #include "base/delay.h"
+#include "base/thread.h"
 #include "progress/copier.h"
 #include "progress/drive.h"
 #include "progress/loop.h"
 
-enum { STACK_BYTES = 256 * 1024, YIELDS = 100 };
+enum { YIELDS = 100 };
 
 coll_status coll_async_open(struct coll_context *ctx, struct coll_error_box *err)
 {
@@ -203,8 +203,6 @@ static bool thread_wanted(const struct coll_context *ctx)
 void coll_async_thread(struct coll_context *ctx)
 {
 	struct coll_async *a = ctx->async;
-	pthread_attr_t attr;
-	sigset_t all, old;
 	int e = 0;
 
 	if (!thread_wanted(ctx))
@@ -213,14 +211,7 @@ void coll_async_thread(struct coll_context *ctx)
 	if (!a->running && a->timer_fd < 0 && (a->timer_fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC)) < 0)
 		e = errno;
 	if (!a->running && !e) {
-		/* Only the application's threads handle signals. */
-		sigfillset(&all);
-		pthread_sigmask(SIG_SETMASK, &all, &old);
-		pthread_attr_init(&attr);
-		pthread_attr_setstacksize(&attr, STACK_BYTES);
-		e = pthread_create(&a->thread, &attr, progress, ctx);
-		pthread_attr_destroy(&attr);
-		pthread_sigmask(SIG_SETMASK, &old, NULL);
+		e = coll_thread_start(&a->thread, COLL_THREAD_STACK_BYTES, progress, ctx);
 		a->running = e == 0;
 	}
 	pthread_mutex_unlock(&a->lock);

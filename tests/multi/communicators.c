@@ -15,12 +15,16 @@
 #include "plain.h"
 #include "thread_ranks.h"
 
+/* More than the stack of a thread of the library: every case here is one of a program that has as much. */
+static _Thread_local volatile char large[1 << 20];
+
 /* ---- Several communicators ---- */
 
 static void one_after_the_other(void)
 {
 	coll_comm *a[3], *b[2];
 
+	large[0] = 1;
 	if (!create(a, 3) || !create(b, 2))
 		return;
 	each_rank(a, 3, sums, NULL);

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/thread.h"
 #include "compat/nccl/driver.h"
 #include "compat/nccl/error.h"
 #include "core/ops.h"
@@ -292,15 +293,11 @@ static void run_together(struct nccl_creation *list, pthread_t *threads)
 {
 	struct nccl_creation *c = list;
 	size_t started = 0;
-	pthread_attr_t attr;
 
-	pthread_attr_init(&attr);
-	pthread_attr_setstacksize(&attr, STACK_BYTES);
-	while (c->next && threads && pthread_create(&threads[started], &attr, run_creation, c) == 0) {
+	while (c->next && threads && coll_thread_start(&threads[started], STACK_BYTES, run_creation, c) == 0) {
 		started++;
 		c = c->next;
 	}
-	pthread_attr_destroy(&attr);
 	for (; c; c = c->next)
 		run_creation(c);
 	for (size_t i = 0; i < started; i++)
