@@ -20,6 +20,7 @@ enum { GRANULE_BITS = 16 };
 #define GRANULE   ((size_t)1 << GRANULE_BITS)
 #define ARENA_LEN ((size_t)32 << 30)
 #define GRANULES  (ARENA_LEN >> GRANULE_BITS)
+#define ALIGNMENT ((uintptr_t)2 << 20) /* of the arena: the largest that is asked for */
 
 static struct {
 	uintptr_t lo;
@@ -58,7 +59,8 @@ static void arena_init(void)
 		perror("softcuda: memfd");
 		abort();
 	}
-	arena.lo = (uintptr_t)map_or_die(ARENA_LEN, prot, private, -1);
+	/* Not every kernel aligns large mappings. */
+	arena.lo = ((uintptr_t)map_or_die(ARENA_LEN + ALIGNMENT, prot, private, -1) + ALIGNMENT - 1) & -ALIGNMENT;
 	arena.touchable = map_or_die(ARENA_LEN, PROT_READ | PROT_WRITE, MAP_SHARED, arena.fd);
 	arena.taken = map_or_die(GRANULES, PROT_READ | PROT_WRITE, private, -1);
 	arena.table = map_or_die(GRANULES * sizeof(*arena.table), PROT_READ | PROT_WRITE, private, -1);
