@@ -1,5 +1,6 @@
 /*
- * Direct calls: see call.h. Owns what is enqueued for them, and how far they are.
+ * Direct calls: see call.h. Owns which calls go direct, their order, and how far they are. What is done for a tile:
+ * tile.c; captured calls: graphs.c.
  *
  * A tile of a call, with n ranks:
  *
@@ -16,11 +17,10 @@
  */
 #include "mapped/call.h"
 
-#include <string.h>
-
 #include "base/planted.h"
 #include "mapped/mapper.h"
 #include "mapped/records.h"
+#include "mapped/tile.h"
 #include "record/way.h"
 
 /* Far behind every number in use. */
@@ -47,121 +47,6 @@ bool coll_mapped_can(const struct coll_comm *comm, const struct coll_call *c)
 const struct coll_intra_op *coll_mapped_op(const struct coll_comm *comm)
 {
 	return &comm->mapped->op;
-}
-
-/* ---- Where things lie ---- */
-
-/* One tile of a call on this rank. */
-struct tile {
-	const struct coll_mapped *d;
-	const struct coll_job *job;
-	const struct coll_mapped_call *call;
-	size_t first; /* element of each block, or of the vector */
-	uint32_t turn;
-};
-
-static bool is_root(const struct tile *t)
-{
-	return t->d->rank == (int)t->job->plan->root;
-}
-
-static enum coll_kind kind_of(const struct tile *t)
-{
-	return t->job->plan->kind;
-}
-
-/* Whether the blocks of a buffer lie side by side in a slot, or in pinned memory. */
-static bool has_blocks(const struct tile *t, const struct coll_extent *e)
-{
-	return coll_plan_kind_is_block(kind_of(t)) && !e->single;
-}
-
-static size_t block_count(const struct tile *t, const struct coll_extent *e, int b)
-{
-	return e->counts ? e->counts[e->single ? t->d->rank : b] : e->count;
-}
-
-static size_t block_begin(const struct coll_extent *e, int b)
-{
-	size_t at = 0;
-
-	if (e->offsets)
-		return e->offsets[b];
-	if (!e->counts)
-		return (size_t)b * e->count;
-	for (int i = 0; i < b; i++)
-		at += e->counts[i];
-	return at;
-}
-
-/* Elements of the tile in block b of a buffer. */
-static size_t len_of(const struct tile *t, const struct coll_extent *e, int b)
-{
-	const size_t count = block_count(t, e, b);
-
-	if (count <= t->first)
-		return 0;
-	return count - t->first < t->call->tile ? count - t->first : t->call->tile;
-}
-
-/* Where the tile of block b begins in the user's buffer, in bytes. */
-static size_t user_at(const struct tile *t, const struct coll_extent *e, int b)
-{
-	return ((has_blocks(t, e) ? block_begin(e, b) : 0) + t->first) * t->job->elem_bytes;
-}
-
-/* And in a slot of blocks. */
-static size_t strip_at(const struct tile *t, const struct coll_extent *e, int b)
-{
-	return has_blocks(t, e) ? (size_t)b * t->call->tile * t->job->elem_bytes : 0;
-}
-
-/* Whether the root alone has that buffer, or all ranks. */
-static bool reads(enum coll_kind kind, bool root)
-{
-	return root || (kind != COLL_KIND_BROADCAST && kind != COLL_KIND_SCATTER);
-}
-
-static bool writes(enum coll_kind kind, bool root)
-{
-	return root || (kind != COLL_KIND_REDUCE && kind != COLL_KIND_GATHER);
-}
-
-static bool reads_in(const struct tile *t)
-{
-	return reads(kind_of(t), is_root(t));
-}
-
-static bool writes_out(const struct tile *t)
-{
-	return writes(kind_of(t), is_root(t));
-}
-
-/* As kernels see them. */
-static uint64_t in_at(const struct tile *t, int b)
-{
-	if (t->call->in_host)
-		return t->d->staging_at + strip_at(t, &t->job->in, b);
-	return (uint64_t)(uintptr_t)t->job->in.base + user_at(t, &t->job->in, b);
-}
-
-static uint64_t out_at(const struct tile *t, int b)
-{
-	if (t->call->out_host)
-		return t->d->staging_at + t->d->slot_bytes + strip_at(t, &t->job->out, b);
-	return (uint64_t)(uintptr_t)t->job->out.base + user_at(t, &t->job->out, b);
-}
-
-static uint64_t slot_at(const struct tile *t, int rank, bool result)
-{
-	return mapped_slot(t->d, rank, t->turn, result);
-}
-
-static struct tile tile_of(const struct coll_mapped *d, const struct coll_job *job, const struct coll_mapped_call *call,
-                           size_t number)
-{
-	return (struct tile){
-	        .d = d, .job = job, .call = call, .first = number * call->tile, .turn = call->turn + (uint32_t)number};
 }
 
 /* ---- Preparation ---- */
@@ -202,10 +87,25 @@ static void find_input(struct coll_comm *comm, const struct coll_job *job, struc
 	const bool written = overlap && (kind == COLL_KIND_ALL_TO_ALL || kind == COLL_KIND_SCAN);
 
 	coll_mapper_start(comm->mapped);
-	coll_records_find(comm, job->in.base, reads(kind, root) && !call->in_host && !written ? in : 0, &call->in);
+	coll_records_find(comm, job->in.base, coll_mapped_reads(kind, root) && !call->in_host && !written ? in : 0,
+	                  &call->in);
 }
 
-bool coll_mapped_prepare(struct coll_comm *comm, const struct coll_job *job, bool in_host, bool out_host,
+static struct coll_mapped_tile tile_of(const struct coll_mapped *d, const struct coll_job *job,
+                                       const struct coll_mapped_call *call, size_t number)
+{
+	const uint32_t turn = call->turn + (uint32_t)number;
+
+	return (struct coll_mapped_tile){.d = d,
+	                                 .job = job,
+	                                 .call = call,
+	                                 .ground = &d->ground,
+	                                 .first = number * call->tile,
+	                                 .slot = mapped_slot(d, turn, false),
+	                                 .result = mapped_slot(d, turn, true)};
+}
+
+bool coll_mapped_prepare(struct coll_comm *comm, const struct coll_job *job, bool in_host, bool out_host, bool captured,
                          struct coll_mapped_call *call)
 {
 	const struct coll_mapped *d = comm->mapped;
@@ -213,29 +113,34 @@ bool coll_mapped_prepare(struct coll_comm *comm, const struct coll_job *job, boo
 	const bool root = job->plan->root == comm->rank;
 	const bool strips =
 	        kind == COLL_KIND_REDUCE_SCATTER || kind == COLL_KIND_ALL_TO_ALL || kind == COLL_KIND_SCATTER;
-	const size_t room = d->slot_bytes / job->elem_bytes / (strips ? (size_t)comm->size : 1);
+	const size_t slot_bytes = captured ? mapped_graph_slot_bytes(d) : d->slot_bytes;
+	const size_t room = slot_bytes / job->elem_bytes / (strips ? (size_t)comm->size : 1);
 	const size_t span = span_of(job, comm->size);
 	const size_t blocks = coll_plan_kind_is_block(kind) ? (size_t)comm->size : 1;
 	/* A multiple of 64 bytes, so that blocks and parts stay aligned. */
 	const size_t most = room / 64 * 64;
+	const bool is_long = span * job->elem_bytes * blocks >= COLL_MAPPED_LONG_MIN;
 
 	if (span == 0)
 		return false;
 	/* What the root broadcasts in place stays where it is. */
 	if (kind == COLL_KIND_BROADCAST && root && job->in.base == job->out.base)
 		out_host = false;
-	*call = (struct coll_mapped_call){
-	        .in_host = in_host && reads(kind, root), .out_host = out_host && writes(kind, root), .syncs = 1};
+	*call = (struct coll_mapped_call){.in_host = in_host && coll_mapped_reads(kind, root),
+	                                  .out_host = out_host && coll_mapped_writes(kind, root),
+	                                  .syncs = is_long && kind == COLL_KIND_ALL_REDUCE ? 2 : 1};
 	call->tile = span < most ? span : most;
 	call->tiles = (span - 1) / call->tile + 1;
-	call->long_ = span * job->elem_bytes * blocks >= COLL_MAPPED_LONG_MIN;
-	if (call->long_) {
-		call->syncs = kind == COLL_KIND_ALL_REDUCE ? 2 : 1;
+	if (is_long && !captured) {
+		call->long_ = true;
 		call->tail = kind != COLL_KIND_ALL_REDUCE && !planted(NO_TAIL);
 		find_input(comm, job, call, root);
 	}
-	call->stage = (struct coll_run_stage){
-	        .slots = 1, .apart = 1, .ready = &d->page->reached, .taken = &d->page->copied, .direct = true};
+	call->stage = (struct coll_run_stage){.slots = 1,
+	                                      .apart = 1,
+	                                      .ready = captured ? &comm->mapped->graphs.ready : &d->page->reached,
+	                                      .taken = &d->page->copied,
+	                                      .direct = true};
 	return true;
 }
 
@@ -282,49 +187,8 @@ bool coll_mapped_claim(struct coll_comm *comm, const struct coll_mapped_call *la
 }
 
 /* ---- Enqueueing ---- */
-
-struct pieces {
-	struct coll_device_piece at[COLL_MAPPED_RANKS_MAX];
-	int n;
-};
-
-static void add(struct pieces *p, uint64_t dst, uint64_t src, size_t len_bytes)
-{
-	struct coll_device_piece *last = p->n > 0 ? &p->at[p->n - 1] : NULL;
-
-	if (len_bytes == 0 || dst == src)
-		return;
-	if (last && last->dst + last->len_bytes == dst && last->src + last->len_bytes == src)
-		last->len_bytes += len_bytes;
-	else
-		p->at[p->n++] = (struct coll_device_piece){.dst = dst, .src = src, .len_bytes = len_bytes};
-}
-
-static coll_status put_move(const struct tile *t, coll_device_stream s, const struct pieces *p)
-{
-	const uint64_t guard = mapped_word(t->d->page, t->d->page_at, &t->d->page->guard);
-
-	return p->n ? t->d->device->table->move(t->d->device, s, p->at, p->n, guard) : COLL_OK;
-}
-
-/* In short calls where is NULL. */
-static coll_status put_reduce(const struct tile *t, coll_device_stream s, uint64_t out, size_t at, int n, size_t count,
-                              struct coll_device_places *where)
-{
-	const uint64_t guard = mapped_word(t->d->page, t->d->page_at, &t->d->page->guard);
-	uint64_t in[COLL_MAPPED_RANKS_MAX];
-
-	for (int r = 0; r < n; r++)
-		in[r] = slot_at(t, r, false) + at;
-	if (where)
-		where->found = mapped_found(t->d);
-	if (count == 0 && (!where || where->whole_count == 0))
-		return COLL_OK;
-	return t->d->device->table->reduce(t->d->device, s, t->job->reduction, out, in, n, count, where, guard);
-}
-
 /* A step of host copies: the stream says that it has come here, and waits until the step is done. */
-static coll_status put_step(const struct tile *t, coll_device_stream s, uint32_t step)
+static coll_status put_step(const struct coll_mapped_tile *t, coll_device_stream s, uint32_t step)
 {
 	const struct mapped_page *page = t->d->page;
 	const struct coll_device_word reached = {mapped_word(page, t->d->page_at, &page->reached), step + 1};
@@ -338,151 +202,18 @@ static uint32_t step_of(const struct coll_mapped_call *call, size_t tile, bool o
 	return call->stage.number + 2 * (uint32_t)tile + out;
 }
 
-static coll_status put_fill(const struct tile *t, coll_device_stream s, size_t number)
+static coll_status put_fill(const struct coll_mapped_tile *t, coll_device_stream s, size_t number)
 {
-	const struct coll_extent *e = &t->job->in;
-	const int blocks = has_blocks(t, e) ? t->d->size : 1;
-	const uint64_t slot = slot_at(t, t->d->rank, false);
-	struct pieces p = {.n = 0};
-	coll_status st = COLL_OK;
+	const coll_status st = coll_mapped_copies(t->call) ? put_step(t, s, step_of(t->call, number, false)) : COLL_OK;
 
-	if (t->call->in_host || t->call->out_host)
-		st = put_step(t, s, step_of(t->call, number, false));
-	for (int b = 0; b < blocks && reads_in(t) && !t->call->in.word; b++)
-		add(&p, slot + strip_at(t, e, b), in_at(t, b), len_of(t, e, b) * t->job->elem_bytes);
-	return st == COLL_OK ? put_move(t, s, &p) : st;
+	return st == COLL_OK ? coll_mapped_put_fill(t, s) : st;
 }
 
-/* The part of a tile that rank r reduces. */
-static void part_of(const struct tile *t, int r, size_t *begin, size_t *len)
+static coll_status put_use(const struct coll_mapped_tile *t, coll_device_stream s, size_t number)
 {
-	const size_t count = len_of(t, &t->job->out, 0), n = (size_t)t->d->size;
-	const size_t each = (count / n + 127) / 128 * 128, at = (size_t)r * each;
+	const coll_status st = coll_mapped_put_use(t, s);
 
-	*begin = at < count ? at : count;
-	*len = r == t->d->size - 1 || count - *begin < each ? count - *begin : each;
-}
-
-static coll_status put_part(const struct tile *t, coll_device_stream s)
-{
-	const size_t elem = t->job->elem_bytes;
-	struct coll_device_places where = {0};
-	size_t begin, len;
-
-	part_of(t, t->d->rank, &begin, &len);
-	where.shift = (t->first + begin) * elem;
-	return put_reduce(t, s, slot_at(t, t->d->rank, true) + begin * elem, begin * elem, t->d->size, len, &where);
-}
-
-static coll_status put_parts(const struct tile *t, coll_device_stream s)
-{
-	struct pieces p = {.n = 0};
-
-	for (int i = 0; i < t->d->size; i++) {
-		const int r = t->d->peer[i];
-		size_t begin, len;
-
-		part_of(t, r, &begin, &len);
-		begin *= t->job->elem_bytes;
-		add(&p, out_at(t, 0) + begin, slot_at(t, r, true) + begin, len * t->job->elem_bytes);
-	}
-	return put_move(t, s, &p);
-}
-
-/* What one rank alone has: blocks or a vector. */
-static coll_status put_blocks(const struct tile *t, coll_device_stream s)
-{
-	const struct coll_extent *e = &t->job->out;
-	const size_t own = (size_t)t->d->rank * t->call->tile * t->job->elem_bytes;
-	const int root = (int)t->job->plan->root;
-	struct pieces p = {.n = 0};
-
-	switch (kind_of(t)) {
-	case COLL_KIND_BROADCAST:
-		if (!is_root(t) || t->job->in.base != t->job->out.base)
-			add(&p, out_at(t, 0), slot_at(t, root, false), len_of(t, e, 0) * t->job->elem_bytes);
-		break;
-	case COLL_KIND_SCATTER:
-		add(&p, out_at(t, 0), slot_at(t, root, false) + own, len_of(t, e, 0) * t->job->elem_bytes);
-		break;
-	default:
-		for (int i = 0; i < t->d->size; i++) {
-			const int b = t->d->peer[i];
-
-			add(&p, out_at(t, b), slot_at(t, b, false) + (kind_of(t) == COLL_KIND_ALL_TO_ALL ? own : 0),
-			    len_of(t, e, b) * t->job->elem_bytes);
-		}
-	}
-	return put_move(t, s, &p);
-}
-
-/* Where this rank's block begins in inputs of others, which have no gaps. */
-static size_t block_in_others(const struct tile *t)
-{
-	struct coll_extent packed = t->job->in;
-
-	packed.offsets = NULL;
-	return block_begin(&packed, t->d->rank);
-}
-
-/* The blocks of the inputs of all ranks, or of the root's, in long calls. */
-static coll_status put_fetch(const struct tile *t, coll_device_stream s)
-{
-	const uint64_t guard = mapped_word(t->d->page, t->d->page_at, &t->d->page->guard);
-	const enum coll_kind kind = kind_of(t);
-	const bool one = kind == COLL_KIND_BROADCAST || kind == COLL_KIND_SCATTER;
-	const bool own = kind == COLL_KIND_ALL_TO_ALL || kind == COLL_KIND_SCATTER;
-	const size_t elem = t->job->elem_bytes, begin = own ? block_in_others(t) : 0;
-	struct coll_kernel_fetch p[COLL_MAPPED_RANKS_MAX];
-	int n = 0;
-
-	if (kind == COLL_KIND_BROADCAST && is_root(t) && t->job->in.base == t->job->out.base)
-		return COLL_OK;
-	for (int i = 0; i < (one ? 1 : t->d->size); i++) {
-		const int b = one ? 0 : t->d->peer[i];
-		const size_t len = len_of(t, &t->job->out, b), whole = block_count(t, &t->job->out, b);
-		const int rank = one ? (int)t->job->plan->root : b;
-
-		if (len > 0)
-			p[n++] = (struct coll_kernel_fetch){
-			        .dst = out_at(t, b),
-			        .src = slot_at(t, rank, false) + (own ? (size_t)t->d->rank * t->call->tile * elem : 0),
-			        .len_bytes = len * elem,
-			        .whole_bytes = t->first == 0 ? whole * elem : 0,
-			        .shift = (begin + t->first) * elem,
-			        .rank = (uint64_t)rank};
-	}
-	return n ? t->d->device->table->fetch(t->d->device, s, p, n, mapped_found(t->d), guard) : COLL_OK;
-}
-
-static coll_status put_reduction(const struct tile *t, coll_device_stream s)
-{
-	const bool scatter = kind_of(t) == COLL_KIND_REDUCE_SCATTER;
-	const size_t own = scatter ? (size_t)t->d->rank * t->call->tile * t->job->elem_bytes : 0;
-	const size_t begin = scatter && t->call->long_ ? block_in_others(t) : 0, elem = t->job->elem_bytes;
-	struct coll_device_places where = {.shift = (begin + t->first) * elem,
-	                                   .whole_shift = begin * elem,
-	                                   .whole_count = t->first == 0 ? block_count(t, &t->job->out, 0) : 0};
-
-	return put_reduce(t, s, out_at(t, 0), own, kind_of(t) == COLL_KIND_SCAN ? t->d->rank + 1 : t->d->size,
-	                  len_of(t, &t->job->out, 0), t->call->long_ ? &where : NULL);
-}
-
-static coll_status put_use(const struct tile *t, coll_device_stream s, size_t number)
-{
-	coll_status st = COLL_OK;
-
-	if (writes_out(t)) {
-		if (t->call->syncs == 2)
-			st = put_parts(t, s);
-		else if (coll_plan_kind_reduces(kind_of(t)))
-			st = put_reduction(t, s);
-		else
-			st = t->call->long_ ? put_fetch(t, s) : put_blocks(t, s);
-	}
-	if (st == COLL_OK && (t->call->in_host || t->call->out_host))
-		st = put_step(t, s, step_of(t->call, number, true));
-	return st;
+	return st == COLL_OK && coll_mapped_copies(t->call) ? put_step(t, s, step_of(t->call, number, true)) : st;
 }
 
 /* What a stream waits for in front of a segment: all others have signalled the end of the one before. */
@@ -507,7 +238,8 @@ static coll_status put_look(const struct coll_mapped *d, const struct coll_job *
 	                                  .bases = mapped_word(d->page, d->page_at, d->page->bases),
 	                                  .number = call->number,
 	                                  .nranks = (uint32_t)d->size,
-	                                  .needed = reads(kind, false) ? all : (uint32_t)1 << job->plan->root,
+	                                  .needed =
+	                                          coll_mapped_reads(kind, false) ? all : (uint32_t)1 << job->plan->root,
 	                                  .may_whole = call->syncs == 1 && !call->in_host && !call->out_host};
 
 	for (int r = 0; r < d->size; r++)
@@ -636,14 +368,14 @@ coll_status coll_mapped_put(struct coll_comm *comm, const struct coll_job *job, 
 		st = put_look(d, job, call, stream);
 	if (segment > 0 && segment <= tiled && st == COLL_OK) {
 		const size_t number = (segment - 1) / call->syncs;
-		const struct tile t = tile_of(d, job, call, number);
+		const struct coll_mapped_tile t = tile_of(d, job, call, number);
 
-		st = segment % call->syncs == 0 ? put_use(&t, stream, number) : put_part(&t, stream);
+		st = segment % call->syncs == 0 ? put_use(&t, stream, number) : coll_mapped_put_part(&t, stream);
 	}
 	if (st == COLL_OK && segment == syncs_of(call))
 		return put_end(d, call, ended, stream);
 	if (st == COLL_OK && segment % call->syncs == 0 && segment < tiled) {
-		const struct tile t = tile_of(d, job, call, segment / call->syncs);
+		const struct coll_mapped_tile t = tile_of(d, job, call, segment / call->syncs);
 
 		st = put_fill(&t, stream, segment / call->syncs);
 	}
@@ -670,39 +402,17 @@ bool coll_mapped_waits_for_stream(const struct coll_comm *comm, const struct col
 	return !coll_stage_is_ready(&call->stage, 0) || is_past(&d->page->finished, last_sync(call)) || awaited(d) < 0;
 }
 
-/* Between a user's host buffer and pinned memory. */
-static void copy_host(const struct tile *t, bool out)
-{
-	const struct coll_extent *e = out ? &t->job->out : &t->job->in;
-	const int blocks = has_blocks(t, e) ? t->d->size : 1;
-	char *pinned = t->d->staging + (out ? t->d->slot_bytes : 0);
-
-	for (int b = 0; b < blocks; b++) {
-		const size_t bytes = len_of(t, e, b) * t->job->elem_bytes;
-		char *staged = pinned + strip_at(t, e, b);
-
-		if (bytes == 0)
-			continue;
-		if (out)
-			memcpy(e->base + user_at(t, e, b), staged, bytes);
-		else
-			memcpy(staged, e->base + user_at(t, e, b), bytes);
-	}
-}
-
 /* s->done counts the steps of host copies. */
 static void copy_steps(struct coll_mapped *d, const struct coll_job *job, const struct coll_mapped_call *call,
                        struct coll_intra_state *s)
 {
 	while (s->done < 2 * (uint32_t)call->tiles) {
 		const uint32_t step = call->stage.number + s->done;
-		const struct tile t = tile_of(d, job, call, s->done / 2);
-		const bool out = s->done % 2;
+		const struct coll_mapped_tile t = tile_of(d, job, call, s->done / 2);
 
 		if (!is_past(&d->page->reached, step + 1))
 			return;
-		if (out ? call->out_host && writes_out(&t) : call->in_host && reads_in(&t))
-			copy_host(&t, out);
+		coll_mapped_copy_host(&t, s->done % 2);
 		/* Release: behind all that was copied. */
 		atomic_store_explicit(&d->page->copied, step + 1, memory_order_release);
 		s->done++;

@@ -31,7 +31,9 @@ struct coll_mapped_call {
 	bool in_host, out_host; /* these pass through pinned memory */
 	uint32_t syncs;         /* of a tile: times at which all ranks wait for each other */
 	uint32_t sync;          /* number of the last one before the call */
-	uint32_t turn;          /* number of its first tile, whose parity says which slots it uses */
+	uint32_t turn;          /* number of its first tile, whose parity says which slots it uses; of captured calls,
+	                         * of its first sync in the graph */
+	uint32_t id;            /* of captured calls: what their streams say when they come to a sync */
 	size_t tile, tiles;     /* elements; number of them */
 	/* Long calls: ranks may read the buffers of others, and write their outputs (records.h). */
 	bool long_;
@@ -45,8 +47,8 @@ struct coll_mapped_call {
 	} in;
 };
 
-/* False: the call moves nothing, and is made as others are. */
-bool coll_mapped_prepare(struct coll_comm *comm, const struct coll_job *job, bool in_host, bool out_host,
+/* False: the call moves nothing, and is made as others are. captured: see graphs.h. */
+bool coll_mapped_prepare(struct coll_comm *comm, const struct coll_job *job, bool in_host, bool out_host, bool captured,
                          struct coll_mapped_call *call);
 /* Give it its numbers, in the order of calls. */
 void coll_mapped_deal(struct coll_comm *comm, struct coll_mapped_call *call);

@@ -70,7 +70,7 @@ static const char *read_by(enum coll_kind kind, size_t count, size_t segment)
 	comm->mapped = &mapped;
 	comm->size = RANKS;
 	comm->rank = ME;
-	CHECK(coll_mapped_prepare(comm, &job, false, false, &call));
+	CHECK(coll_mapped_prepare(comm, &job, false, false, false, &call));
 	CHECK(call.tiles == 1 && coll_mapped_segments(&call) == segment + 1);
 	nseen = 0;
 	CHECK(coll_mapped_put(comm, &job, &call, segment, false, (struct coll_device_word){0, 0}, NULL) == COLL_OK);

@@ -173,12 +173,18 @@ static bool make(struct coll_comm *comm, struct coll_mapped *d)
 		say_device(d);
 		return false;
 	}
-	if (t->region_create(d->device, (size_t)2 * MAPPED_PARITIES * d->slot_bytes + MAPPED_FOUND_BYTES, &d->region) !=
-	    COLL_OK) {
+	if (t->region_create(d->device, (size_t)mapped_found_at(d) + MAPPED_FOUND_BYTES, &d->region) != COLL_OK) {
 		say_device(d);
 		return false;
 	}
-	return make_staging(d);
+	if (!make_staging(d))
+		return false;
+	d->ground = (struct mapped_ground){.in = d->staging,
+	                                   .out = d->staging + d->slot_bytes,
+	                                   .in_at = d->staging_at,
+	                                   .out_at = d->staging_at + d->slot_bytes,
+	                                   .guard = mapped_word(d->page, d->page_at, &d->page->guard)};
+	return true;
 }
 
 void coll_mapped_offer(struct coll_comm *comm, struct coll_mapped_export *export)
@@ -423,6 +429,8 @@ static bool is_read_by(const struct coll_mapped *d, const struct mapped_peer *p)
 {
 	if (!p->page || (!p->here && d->region.export.share == COLL_DEVICE_SHARE_DESCRIPTOR))
 		return false;
+	if (atomic_load(&p->page->graph_left) != atomic_load(&p->page->graph_given))
+		return true;
 	return (int32_t)(atomic_load(&p->page->finished) - atomic_load(&p->page->enqueued)) < 0 &&
 	       !atomic_load(&p->page->left);
 }
@@ -477,7 +485,19 @@ static void free_own(struct coll_comm *comm, struct coll_mapped *d)
 	}
 }
 
-void coll_mapped_destroy(struct coll_comm *comm, bool stuck)
+/* This rank's own kernels of captured calls. */
+static bool wait_for_graphs(struct coll_mapped *d, uint64_t until)
+{
+	while (!coll_mapped_graphs_have_left(d) && coll_clock_ns() < until)
+		nanosleep(&(struct timespec){.tv_nsec = (long)COLL_DELAY_NS(KERNELS_LOOK)}, NULL);
+	if (!coll_mapped_graphs_have_left(d))
+		return false;
+	if (d->page)
+		atomic_store(&d->page->graph_left, atomic_load(&d->page->graph_given));
+	return true;
+}
+
+void coll_mapped_destroy(struct coll_comm *comm, bool stuck, struct coll_device_region *keep)
 {
 	struct coll_mapped *d = comm->mapped;
 	const uint64_t until = coll_clock_ns() + COLL_DELAY_NS(DEVICE_DRAIN);
@@ -490,6 +510,7 @@ void coll_mapped_destroy(struct coll_comm *comm, bool stuck)
 	if (records[0])
 		coll_log(&comm->ctx->logger, COLL_LOG_INFO, "device memory of communicator %016llx%s",
 		         (unsigned long long)comm->id, records);
+	stuck = !wait_for_graphs(d, until) || stuck;
 	if (!stuck && d->page)
 		atomic_store(&d->page->left, 1);
 	while (!stuck && is_read(d) && coll_clock_ns() < until)
@@ -508,6 +529,10 @@ void coll_mapped_destroy(struct coll_comm *comm, bool stuck)
 	for (int r = 0; r < d->size; r++)
 		if (r != d->rank)
 			let_go(d, &d->peers[r]);
+	if (keep) {
+		*keep = d->region;
+		d->region = (struct coll_device_region){.fd = -1};
+	}
 	free_own(comm, d);
 	pthread_cond_destroy(&d->mapper.wanted);
 	pthread_mutex_destroy(&d->mapper.lock);

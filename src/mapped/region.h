@@ -43,8 +43,9 @@ void coll_mapped_map(struct coll_comm *comm, const struct coll_mapped_export *ex
 /* All ranks have said whether they could: from now on calls go direct, or never. */
 void coll_mapped_agree(struct coll_comm *comm, const struct coll_mapped_verdict *verdicts,
                        const struct coll_mapped_order *order);
-/* The streams of this rank have ended their work, or never will (stuck: then memory stays). */
-void coll_mapped_destroy(struct coll_comm *comm, bool stuck);
+/* The streams of this rank have ended their work, or never will (stuck: then memory stays). keep: NULL, or who gets the
+ * memory of the device, since launches of graphs may still touch it. */
+void coll_mapped_destroy(struct coll_comm *comm, bool stuck, struct coll_device_region *keep);
 /* Under which a descriptor of a region of the user's memory goes to another process. */
 struct coll_channel_key coll_mapped_region_key(const struct coll_mapped *d, int place, uint32_t generation);
 /* For people: "mapped by descriptors", or why the memory is not mapped. True: it is. */

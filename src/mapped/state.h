@@ -1,5 +1,5 @@
 /*
- * What a communicator has for direct calls: region.c makes it, call.c uses it.
+ * What a communicator has for direct calls: region.c makes it, call.c and graphs.c use it.
  */
 #ifndef COLL_MAPPED_STATE_H
 #define COLL_MAPPED_STATE_H
@@ -11,9 +11,11 @@
 #include "base/limits.h"
 #include "coll/transport_shared.h"
 #include "device/kernels/args.h"
+#include "mapped/graphs.h"
 #include "mapped/region.h"
 
 enum { MAPPED_LINE = 64, MAPPED_PAGE = 16384, MAPPED_CALLS = 256, MAPPED_PARITIES = 2 };
+enum { MAPPED_GRAPH_CALLS = 4 }; /* ranks are one call apart at most */
 enum { MAPPED_REGIONS = COLL_KERNEL_REGIONS, MAPPED_RECORDS = 64 };
 
 /* In the answer of a rank to an announcement: it cannot map the region. */
@@ -56,6 +58,11 @@ struct mapped_page {
 	_Atomic uint32_t revoked;
 	/* By sequence number: the low half of it above, and the signature of the call. */
 	_Alignas(MAPPED_LINE) _Atomic uint64_t calls[MAPPED_CALLS];
+	/* Of captured calls: the syncs that this rank's device has come to, was let go on from, and has left; and the
+	 * last calls, as above. */
+	_Alignas(MAPPED_LINE) _Atomic uint32_t graph_come;
+	_Atomic uint32_t graph_given, graph_left;
+	_Atomic uint64_t graph_calls[MAPPED_GRAPH_CALLS];
 	/* Regions of this rank, and how often one of the notes has changed. */
 	_Alignas(MAPPED_LINE) _Atomic uint32_t announced;
 	struct mapped_note notes[MAPPED_REGIONS];
@@ -105,6 +112,13 @@ struct mapped_their {
 	struct coll_device_import import;
 };
 
+/* The pinned memory and the guard of a kind of calls. */
+struct mapped_ground {
+	char *in, *out;
+	uint64_t in_at, out_at; /* as kernels see them */
+	uint64_t guard;
+};
+
 struct coll_mapped {
 	struct coll_device *device;
 	struct coll_intra_op op;
@@ -123,6 +137,7 @@ struct coll_mapped {
 	struct coll_device_region region;
 	char *staging; /* pinned: a slot of input, and one slot of output for each rank */
 	uint64_t staging_at;
+	struct mapped_ground ground;
 	struct mapped_peer peers[COLL_MAPPED_RANKS_MAX];
 	/* Numbers given out, by the communicator's thread. Drivers read them when it has failed. */
 	_Atomic uint32_t sync, steps;
@@ -138,6 +153,19 @@ struct coll_mapped {
 	uint64_t uses, in_place, by_copy;     /* of regions; buffers of long calls */
 	int asked;                            /* the region that was last asked for */
 	const char *copied_for;               /* why the last buffer was copied; NULL: none was */
+	/* Captured calls: see graphs.c. Drivers. */
+	struct mapped_graphs {
+		struct coll_intra_op op;
+		struct coll_mapped_words *words; /* NULL: nothing was captured */
+		uint64_t words_at;
+		struct mapped_ground ground;
+		_Atomic uint32_t ready; /* 1: the device has come to what is started */
+		uint32_t sync;          /* syncs of the calls before */
+		/* Of the call that runs: syncs that this rank's device has come to, was let go on from, has left,
+		 * and that all have left. */
+		uint32_t come, given, left, clear;
+		bool copied; /* the input of the sync that the device comes to next */
+	} graphs;
 	/* The mapper: see mapper.c. */
 	struct mapped_mapper {
 		pthread_t thread;
@@ -150,16 +178,38 @@ struct coll_mapped {
 	} mapper;
 };
 
-/* Where the slots of a parity begin: that of the input, and behind it that of partial results. */
-static inline uint64_t mapped_slot(const struct coll_mapped *d, int rank, uint32_t turn, bool result)
+/*
+ * The region of a rank: for each parity the slot of the input and that of partial results, then the slots of captured
+ * calls, then where this rank's kernels keep what they have found in the records of a call.
+ */
+static inline uint64_t mapped_slot(const struct coll_mapped *d, uint32_t turn, bool result)
 {
-	return d->peers[rank].slots + ((uint64_t)(turn % MAPPED_PARITIES) * 2 + result) * d->slot_bytes;
+	return ((uint64_t)(turn % MAPPED_PARITIES) * 2 + result) * d->slot_bytes;
 }
 
-/* Behind the own slots: where this rank's kernels keep what they have found in the records of a call. */
+/* What a rank may write of host memory of `size` such slots fits in the staging memory of captured calls. */
+static inline size_t mapped_graph_slot_bytes(const struct coll_mapped *d)
+{
+	const size_t most = (size_t)COLL_STAGE_SLOTS * COLL_STAGE_SLOT_BYTES / (size_t)d->size / 4096 * 4096;
+
+	return d->slot_bytes < most ? d->slot_bytes : most;
+}
+
+static inline uint64_t mapped_graph_slot(const struct coll_mapped *d, uint32_t sync)
+{
+	return 2 * MAPPED_PARITIES * (uint64_t)d->slot_bytes +
+	       (uint64_t)(sync % COLL_MAPPED_GRAPH_SLOTS) * mapped_graph_slot_bytes(d);
+}
+
+static inline uint64_t mapped_found_at(const struct coll_mapped *d)
+{
+	return 2 * MAPPED_PARITIES * (uint64_t)d->slot_bytes +
+	       COLL_MAPPED_GRAPH_SLOTS * (uint64_t)mapped_graph_slot_bytes(d);
+}
+
 static inline uint64_t mapped_found(const struct coll_mapped *d)
 {
-	return d->peers[d->rank].slots + (uint64_t)2 * MAPPED_PARITIES * d->slot_bytes;
+	return d->peers[d->rank].slots + mapped_found_at(d);
 }
 enum { MAPPED_FOUND_BYTES = 256 };
 static_assert(sizeof(struct coll_kernel_found) <= MAPPED_FOUND_BYTES, "room for it");

@@ -1,5 +1,6 @@
 /*
  * Captured calls: see capture.h. Owns their ring and words, and what is put into the graph. capture_launch.c runs it.
+ * Calls that go direct have slots and words of their own: mapped/graphs.c.
  *
  * For the tiles of the calls of one group in turn, j = 0, 1, ... in slot (first + j) % S, a launch does:
  *
@@ -18,6 +19,7 @@
 #include "core/error.h"
 #include "device/device.h"
 #include "engine/run.h"
+#include "mapped/graphs.h"
 #include "progress/capture_launch.h"
 #include "progress/capture_state.h"
 #include "progress/drive.h"
@@ -31,6 +33,7 @@
 struct orphan {
 	struct orphan *next;
 	struct coll_stage *ring;
+	struct coll_device_region region;
 	struct capture_graph *graphs;
 	int ordinal;
 };
@@ -80,20 +83,36 @@ static void sweep_orphans(struct coll_device *d)
 		list = o->next;
 		o->ring->device = d;
 		coll_stage_ring_close(&o->ring);
+		d->table->region_destroy(d, &o->region);
 		free(o);
 	}
+}
+
+/* The slots of staged calls serve as the pinned memory of host buffers of direct calls. */
+static struct coll_mapped_ring direct_ring(const struct coll_stage *s, struct capture_words *words)
+{
+	return (struct coll_mapped_ring){.words = &words->direct,
+	                                 .in = s->in,
+	                                 .out = s->out,
+	                                 .words_at = coll_stage_address(s, &words->direct),
+	                                 .in_at = coll_stage_address(s, s->in),
+	                                 .out_at = coll_stage_address(s, s->out),
+	                                 .guard_at = coll_stage_address(s, &s->words->guard)};
 }
 
 static coll_status open_ring(struct coll_comm *comm, struct coll_capture *c, struct coll_error_box *err)
 {
 	struct coll_device *d = comm->ctx->device;
 	coll_status st = coll_stage_ring_open(comm, &c->ring, err);
+	struct coll_mapped_ring ring;
 
 	if (st != COLL_OK)
 		return st;
 	c->words = (struct capture_words *)((char *)c->ring->memory + COLL_STAGE_PAGE / 2);
 	for (int i = 0; i < CAPTURE_SLOTS; i++)
 		atomic_store_explicit(&c->words->go[i], CAPTURE_CLEAR, memory_order_relaxed);
+	ring = direct_ring(c->ring, c->words);
+	coll_mapped_graphs_open(comm, &ring);
 	st = d->table->fence_create(d, &c->fence);
 	if (st != COLL_OK)
 		coll_device_error(d, err);
@@ -106,6 +125,7 @@ static void free_capture(struct coll_capture *c)
 		coll_run_destroy(&c->places[i].run);
 		free(c->places[i].scratch);
 	}
+	coll_run_destroy(&c->direct_run);
 	free(c->numbers[0]);
 	free(c->numbers[1]);
 	free(c->ids);
@@ -128,7 +148,7 @@ static coll_status open_capture(struct coll_comm *comm, struct coll_error_box *e
 
 	for (int half = 0; half < 2 && c; half++)
 		c->numbers[half] = calloc((size_t)comm->size, sizeof(*c->numbers[half]));
-	if (!c || !c->numbers[0] || !c->numbers[1])
+	if (!c || !c->numbers[0] || !c->numbers[1] || coll_run_create(&c->direct_run) != COLL_OK)
 		coll_error_set(err, st, "out of memory for a capture");
 	else
 		st = open_ring(comm, c, err);
@@ -198,6 +218,18 @@ void coll_capture_sweep(struct coll_comm *comm)
 		coll_inflight_unkeep(comm);
 }
 
+struct coll_device_region *coll_capture_keeps(struct coll_comm *comm)
+{
+	struct coll_capture *c = comm->capture;
+
+	if (!c)
+		return NULL;
+	for (struct capture_graph *g = c->graphs; g; g = g->next)
+		take_apart(comm, g);
+	sweep_graphs(&c->graphs);
+	return c->graphs ? &c->region : NULL;
+}
+
 void coll_capture_destroy(struct coll_comm *comm)
 {
 	struct coll_capture *c = comm->capture;
@@ -205,14 +237,14 @@ void coll_capture_destroy(struct coll_comm *comm)
 
 	if (!c)
 		return;
-	for (struct capture_graph *g = c->graphs; g; g = g->next)
-		take_apart(comm, g);
-	sweep_graphs(&c->graphs);
+	coll_capture_keeps(comm);
 	sweep_orphans(c->ring->device);
 	if (!c->graphs) {
+		c->ring->device->table->region_destroy(c->ring->device, &c->region);
 		close_ring(c);
 	} else if ((o = malloc(sizeof(*o)))) {
-		*o = (struct orphan){.ring = c->ring, .graphs = c->graphs, .ordinal = c->ring->device->ordinal};
+		*o = (struct orphan){
+		        .ring = c->ring, .region = c->region, .graphs = c->graphs, .ordinal = c->ring->device->ordinal};
 		pthread_mutex_lock(&orphans_lock);
 		o->next = orphans;
 		orphans = o;
@@ -358,147 +390,250 @@ static coll_status own_request(struct coll_request *r, struct coll_request **own
 	(*own)->local.from = NULL;
 	(*own)->stage[0] = r->stage[0];
 	(*own)->stage_tiles = r->stage_tiles;
-	(*own)->job.stage = r->job.stage ? &(*own)->stage[0] : NULL;
+	(*own)->direct = r->direct;
+	(*own)->direct_call = r->direct_call;
+	(*own)->job.stage = r->direct ? &(*own)->direct_call.stage : r->job.stage ? &(*own)->stage[0] : NULL;
 	(*own)->device_stream = r->device_stream;
 	return COLL_OK;
 }
 
-/* The requests of the graph, made from those of a chain. */
-static coll_status collect(struct coll_request *first, struct coll_captured **out)
+/* The parts of a chain, in a list: each direct call, and the others. */
+struct chain {
+	struct coll_captured *parts;
+	struct coll_captured *rest; /* of these: the others; NULL: there are none */
+};
+
+static struct coll_captured *add_part(struct chain *chain, int n)
 {
-	const int n = first->chain_calls;
 	struct coll_captured *x = calloc(1, sizeof(*x) + (size_t)n * sizeof(x->calls[0]));
+
+	if (x) {
+		x->next = chain->parts;
+		chain->parts = x;
+	}
+	return x;
+}
+
+static coll_status add_call(struct coll_captured *x, struct coll_request *r)
+{
+	struct capture_call *call = &x->calls[x->n];
+	const coll_status st = own_request(r, &call->r);
+
+	if (st != COLL_OK)
+		return st;
+	call->own = call->r != r;
+	call->tiles[0] = x->direct ? 0 : coll_stage_half_tiles(call->r, 0);
+	call->tiles[1] = x->direct ? 0 : coll_stage_half_tiles(call->r, 1);
+	x->n++;
+	return COLL_OK;
+}
+
+/* Numbers of collectives, and of direct ones: equal on all ranks, whatever their messages and groups. */
+static void number(struct capture_graph *g, struct capture_call *call)
+{
+	if (call->r->kind == COLL_REQUEST_COLLECTIVE)
+		call->place = g->places++;
+	if (call->r->direct)
+		g->syncs = coll_mapped_graph_deal(&call->r->direct_call, g->syncs);
+}
+
+/* The requests of the graph, made from those of a chain. */
+static coll_status collect(struct capture_graph *g, struct coll_request *first, struct chain *chain)
+{
 	coll_status st = COLL_OK;
 
-	if (!x)
-		return coll_comm_refuse(first->comm, "stream", COLL_ERR_MEMORY, "out of memory for a capture");
 	for (struct coll_request *r = first; r && st == COLL_OK; r = r->next_staged) {
-		struct capture_call *call = &x->calls[x->n];
+		struct coll_captured *x = r->direct ? NULL : chain->rest;
 
-		st = own_request(r, &call->r);
-		if (st != COLL_OK)
-			break;
-		call->tiles[0] = coll_stage_half_tiles(call->r, 0);
-		call->tiles[1] = coll_stage_half_tiles(call->r, 1);
-		x->n++;
+		if (!x)
+			x = add_part(chain, r->direct ? 1 : first->chain_calls);
+		if (!x)
+			return coll_comm_refuse(first->comm, "stream", COLL_ERR_MEMORY, "out of memory for a capture");
+		x->direct = r->direct;
+		if (!r->direct)
+			chain->rest = x;
+		st = add_call(x, r);
+		if (st == COLL_OK)
+			number(g, &x->calls[x->n - 1]);
 	}
-	*out = x;
 	return st;
 }
 
 /* Undo collect(): the caller has its requests, and operations lose their copies. */
-static void discard(struct coll_request *first, struct coll_captured *x)
+static void discard(struct chain *chain)
 {
-	struct coll_request *r = first;
+	while (chain->parts) {
+		struct coll_captured *x = chain->parts;
 
-	for (int i = 0; x && i < x->n; i++, r = r->next_staged) {
-		x->calls[i].r->captured = NULL;
-		if (x->calls[i].r != r)
-			coll_request_recycle(x->calls[i].r);
+		chain->parts = x->next;
+		for (int i = 0; i < x->n; i++) {
+			x->calls[i].r->captured = NULL;
+			if (x->calls[i].own)
+				coll_request_recycle(x->calls[i].r);
+		}
+		free(x);
 	}
-	free(x);
+}
+
+static int requests_of(const struct coll_captured *x, struct coll_request **by)
+{
+	for (int i = 0; x && i < x->n; i++)
+		by[i] = x->calls[i].r;
+	return x ? x->n : 0;
 }
 
 /* Give the calls their slots: a stream comes to them one after the other. */
-static void deal(struct coll_capture *c, struct coll_captured *x, struct coll_request **by)
+static void deal(struct coll_capture *c, struct coll_captured *x)
 {
+	struct coll_request *by[CAPTURE_SLOTS];
+
 	for (int i = 0; i < x->n; i++)
-		by[i] = x->calls[i].r;
+		x->calls[i].r->captured = x;
+	if (x->direct) {
+		x->calls[0].r->direct_call.id = x->id;
+		return;
+	}
+	requests_of(x, by);
 	x->slot = c->next_slot;
 	x->tiles = coll_stage_places(by, x->n);
 	c->next_slot = capture_slot(x, x->tiles);
-	for (int i = 0; i < x->n; i++) {
+	for (int i = 0; i < x->n; i++)
 		for (int half = 0; half < 2; half++) {
 			by[i]->stage[half].number = x->slot + (uint32_t)i;
 			by[i]->stage[half].apart = (uint32_t)x->n;
 			by[i]->stage[half].slots = CAPTURE_SLOTS;
 		}
-		by[i]->captured = x;
-		by[i]->user_stream = by[i]->device_stream;
-		by[i]->device_stream = by[0]->user_stream;
-	}
 }
 
-static coll_status join_streams(struct coll_device *d, struct coll_request *const *by, int n, bool before)
+/* All of the parts, or none of them. The lock is held. */
+static coll_status list(struct coll_capture *c, struct capture_graph *g, struct chain *chain)
 {
-	coll_device_stream main = by[0]->device_stream;
 	coll_status st = COLL_OK;
 
-	for (int i = 1; i < n && st == COLL_OK; i++)
-		if (by[i]->user_stream != main)
-			st = before ? d->table->order(d, by[i]->user_stream, main)
-			            : d->table->order(d, main, by[i]->user_stream);
+	for (struct coll_captured *x = chain->parts; x && st == COLL_OK; x = x->next) {
+		st = coll_capture_places(c, x);
+		if (st == COLL_OK)
+			st = need_id(c, x);
+	}
+	for (struct coll_captured *x = chain->parts; x && st != COLL_OK; x = x->next)
+		if (x->id)
+			c->ids[x->id - 1] = NULL;
+	if (st != COLL_OK)
+		return st;
+	while (chain->parts) {
+		struct coll_captured *x = chain->parts;
+
+		chain->parts = x->next;
+		deal(c, x);
+		x->graph = g;
+		x->next = g->calls;
+		g->calls = x;
+	}
+	return COLL_OK;
+}
+
+static coll_status join_streams(struct coll_device *d, const struct coll_request *first, bool before)
+{
+	coll_device_stream main = first->device_stream;
+	coll_status st = COLL_OK;
+
+	for (const struct coll_request *r = first->next_staged; r && st == COLL_OK; r = r->next_staged)
+		if (r->user_stream != main)
+			st = before ? d->table->order(d, r->user_stream, main)
+			            : d->table->order(d, main, r->user_stream);
 	return st;
 }
 
-/* In the graph: behind its calls before, and behind the launches before it. */
-static coll_status enqueue(struct coll_capture *c, struct capture_graph *g, struct coll_request *const *by, int n)
+/* Direct calls come in front of what the others wait for, and behind what those have in front of their first wait: as
+ * outside of graphs (stage_chain.h). */
+static coll_status put_calls(struct coll_capture *c, const struct capture_graph *g, const struct coll_captured *rest,
+                             const struct coll_captured *end, coll_device_stream main)
 {
 	static const struct coll_stage_puts puts = {put_gather, put_wait, put_scatter};
+	struct coll_request *by[CAPTURE_SLOTS];
+	const int n = requests_of(rest, by);
+	coll_status st = COLL_OK;
+
+	for (int i = 0; i < n; i++)
+		by[i]->device_stream = main;
+	if (n > 0)
+		st = coll_stage_put_first(c->ring, by, n, &puts);
+	for (const struct coll_captured *x = g->calls; x != end && st == COLL_OK; x = x->next)
+		if (x->direct)
+			st = coll_mapped_graph_put(x->calls[0].r->comm, &x->calls[0].r->job,
+			                           &x->calls[0].r->direct_call, main);
+	return st == COLL_OK && n > 0 ? coll_stage_put_rest(c->ring, by, n, &puts) : st;
+}
+
+/* In the graph: behind its calls before, and behind the launches before it. end: the calls before, in the list. */
+static coll_status enqueue(struct coll_capture *c, struct capture_graph *g, const struct coll_captured *rest,
+                           const struct coll_captured *end, const struct coll_request *first)
+{
 	struct coll_device *d = c->ring->device;
-	coll_device_stream main = by[0]->device_stream;
+	coll_device_stream main = first->device_stream;
 	coll_status st = d->table->enter(d);
 
 	if (st != COLL_OK)
 		return st;
-	if (g->places == 0)
+	if (!g->begun)
 		st = d->table->fence_wait(d, main, c->fence);
 	else if (g->last != main)
 		st = d->table->order(d, g->last, main);
 	if (st == COLL_OK)
-		st = join_streams(d, by, n, true);
+		st = join_streams(d, first, true);
 	if (st == COLL_OK)
-		st = coll_stage_put(c->ring, by, n, &puts);
+		st = put_calls(c, g, rest, end, main);
 	if (st == COLL_OK)
 		st = d->table->fence_record(d, main, c->fence);
 	if (st == COLL_OK)
-		st = join_streams(d, by, n, false);
+		st = join_streams(d, first, false);
 	d->table->leave(d);
+	g->begun = true;
 	g->last = main;
 	return st;
 }
-
 static coll_status take_chain(struct coll_request *first, const struct coll_device_capture *capture)
 {
 	struct coll_comm *comm = first->comm;
 	struct coll_capture *c = comm->capture;
-	struct coll_request *by[CAPTURE_SLOTS];
-	struct coll_captured *x = NULL;
+	struct chain chain = {NULL};
+	struct coll_captured *end, *rest;
 	struct coll_error_box err;
 	struct capture_graph *g;
+	uint32_t places, syncs;
 	coll_status st = find_graph(comm, capture, &g);
 
-	if (st == COLL_OK)
-		st = collect(first, &x);
-	if (st != COLL_OK) {
-		discard(first, x);
+	if (st != COLL_OK)
 		return st;
-	}
-	coll_async_lock(comm->ctx);
-	st = coll_capture_places(c, x);
-	if (st == COLL_OK)
-		st = need_id(c, x);
-	if (st == COLL_OK) {
-		deal(c, x, by);
-		x->graph = g;
-		x->place = g->places;
-		x->next = g->calls;
-		g->calls = x;
-		coll_async_call(comm->ctx);
-	}
-	pthread_mutex_unlock(&comm->ctx->async->lock);
-	if (st != COLL_OK) {
-		discard(first, x);
-		return coll_comm_refuse(comm, "stream", st, "out of memory for a capture");
-	}
-	/* From here on the graph has the requests: some of the work may be in it. */
-	for (struct coll_request *r = first; r; r = r->next_staged)
-		r->in_graph = true;
-	st = enqueue(c, g, by, x->n);
-	g->places += (uint32_t)x->n;
+	places = g->places;
+	syncs = g->syncs;
+	st = collect(g, first, &chain);
+	rest = chain.rest;
+	end = g->calls;
 	if (st == COLL_OK) {
 		coll_async_lock(comm->ctx);
-		x->complete = true;
+		st = list(c, g, &chain);
+		coll_async_call(comm->ctx);
+		pthread_mutex_unlock(&comm->ctx->async->lock);
+		if (st != COLL_OK)
+			coll_comm_refuse(comm, "stream", st, "out of memory for a capture");
+	}
+	if (st != COLL_OK) {
+		discard(&chain);
+		g->places = places;
+		g->syncs = syncs;
+		return st;
+	}
+	/* From here on the graph has the requests: some of the work may be in it. */
+	for (struct coll_request *r = first; r; r = r->next_staged) {
+		r->in_graph = true;
+		r->user_stream = r->device_stream;
+	}
+	st = enqueue(c, g, rest, end, first);
+	if (st == COLL_OK) {
+		coll_async_lock(comm->ctx);
+		for (struct coll_captured *x = g->calls; x != end; x = x->next)
+			x->complete = true;
 		pthread_mutex_unlock(&comm->ctx->async->lock);
 		return COLL_OK;
 	}

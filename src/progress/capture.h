@@ -28,7 +28,10 @@ coll_status coll_capture_empty(struct coll_request *r);
 /* The requests of a batch become part of the graph. */
 coll_status coll_capture_take(const struct coll_stage_batch *b);
 
-/* Nothing is pending. Memory that a graph may still touch stays until a later call finds the graph gone. */
+/* Nothing is pending. The communicator's memory of the device (mapped/region.h) is given up: where it stays, if graphs
+ * may touch it; else NULL. */
+struct coll_device_region *coll_capture_keeps(struct coll_comm *comm);
+/* And then. Memory that a graph may still touch stays until a later call finds the graph gone. */
 void coll_capture_destroy(struct coll_comm *comm);
 
 /* ---- Drivers; the lock is held ---- */

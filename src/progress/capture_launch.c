@@ -10,6 +10,7 @@
 #include "base/hash.h"
 #include "core/error.h"
 #include "engine/run.h"
+#include "mapped/graphs.h"
 #include "progress/begin.h"
 #include "progress/capture.h"
 #include "progress/capture_state.h"
@@ -30,7 +31,7 @@ coll_status coll_capture_places(struct coll_capture *c, const struct coll_captur
 		struct capture_place *p = &c->places[i];
 		void *scratch;
 
-		if (x->calls[i].r->kind != COLL_REQUEST_COLLECTIVE)
+		if (x->direct || x->calls[i].r->kind != COLL_REQUEST_COLLECTIVE)
 			continue;
 		if (!p->run && coll_run_create(&p->run) != COLL_OK)
 			return COLL_ERR_MEMORY;
@@ -110,25 +111,42 @@ bool coll_capture_left(const struct coll_request *r)
 {
 	const struct coll_capture *c = r->comm->capture;
 
-	return c->active != r->captured || c->left == r->captured->tiles;
+	/* The run of a direct call ends when all devices have left it. */
+	return r->direct || c->active != r->captured || c->left == r->captured->tiles;
+}
+
+/* What both kinds of collectives have in common. Each kind has its own order: how a rank groups its calls may say which
+ * kind is first. Messages that name a call count both. */
+static coll_status start_run(struct coll_request *r, struct coll_run *run, uint64_t sequence, size_t place)
+{
+	struct coll_comm *comm = r->comm;
+
+	r->job.sequence = sequence;
+	r->job.signature = r->signature;
+	coll_call_record(comm, &r->call, &r->job, &r->record);
+	r->record.sequence = comm->capture->sequence + comm->capture->directs;
+	r->record.flags |= COLL_RECORD_CAPTURED;
+	r->job.signature ^= (uint32_t)coll_mix64(PLACE_SALT ^ place);
+	r->wait.entries[0] = coll_begin_entry(comm, &r->call, &r->record, r->signature, COLL_WAY_UNKNOWN, 0);
+	r->wait.runs[r->wait.nruns++] = run;
+	return coll_run_start(run, &comm->captured[0].fabric, &r->job);
 }
 
 static coll_status start_collective(struct coll_request *r, struct capture_place *p, const struct coll_run *after,
                                     size_t place)
 {
-	struct coll_comm *comm = r->comm;
-
 	r->job.intra = NULL;
 	r->job.scratch = p->scratch;
 	r->job.after = after;
-	r->job.sequence = ++comm->capture->sequence;
-	r->job.signature = r->signature;
-	coll_call_record(comm, &r->call, &r->job, &r->record);
-	r->record.flags |= COLL_RECORD_CAPTURED;
-	r->job.signature ^= (uint32_t)coll_mix64(PLACE_SALT ^ place);
-	r->wait.entries[0] = coll_begin_entry(comm, &r->call, &r->record, r->signature, COLL_WAY_UNKNOWN, 0);
-	r->wait.runs[r->wait.nruns++] = p->run;
-	return coll_run_start(p->run, &comm->captured[0].fabric, &r->job);
+	return start_run(r, p->run, ++r->comm->capture->sequence, place);
+}
+
+static coll_status start_direct(struct coll_request *r, size_t place)
+{
+	r->job.intra = coll_mapped_graph_op(r->comm);
+	r->job.scratch = NULL;
+	r->job.after = NULL;
+	return start_run(r, r->comm->capture->direct_run, ++r->comm->capture->directs, place);
 }
 
 static coll_status start_pair(struct coll_request *r)
@@ -175,17 +193,30 @@ static void reset(struct coll_request *r)
 	atomic_store_explicit(&r->done, false, memory_order_relaxed);
 }
 
+/* Those that are not direct begin with the words of the ring as the engine has them. */
+static coll_status begin(struct coll_capture *c, struct coll_captured *x)
+{
+	coll_status st;
+
+	if (x->direct) {
+		c->direct = x;
+		return COLL_OK;
+	}
+	st = coll_capture_places(c, x);
+	c->active = x;
+	c->seen = c->given = c->left = 0;
+	atomic_store_explicit(&c->ring->words->ready, x->slot, memory_order_relaxed);
+	memset((void *)c->ring->words->taken, 0, sizeof(c->ring->words->taken));
+	return st;
+}
+
 /* The device has come to these calls. */
 static void start(struct coll_comm *comm, struct coll_captured *x)
 {
 	struct coll_capture *c = comm->capture;
 	const struct coll_run *after = NULL;
-	coll_status st = coll_capture_places(c, x);
+	coll_status st = begin(c, x);
 
-	c->active = x;
-	c->seen = c->given = c->left = 0;
-	atomic_store_explicit(&c->ring->words->ready, x->slot, memory_order_relaxed);
-	memset((void *)c->ring->words->taken, 0, sizeof(c->ring->words->taken));
 	if (!x->complete) {
 		fail(comm, COLL_ERR_SYSTEM, "the graph has a part only of a call that could not be captured", "");
 		return;
@@ -195,8 +226,10 @@ static void start(struct coll_comm *comm, struct coll_captured *x)
 
 		reset(r);
 		coll_inflight_join(r);
-		if (r->kind == COLL_REQUEST_COLLECTIVE) {
-			st = start_collective(r, &c->places[i], after, x->place + (size_t)i);
+		if (x->direct) {
+			st = start_direct(r, x->calls[i].place);
+		} else if (r->kind == COLL_REQUEST_COLLECTIVE) {
+			st = start_collective(r, &c->places[i], after, x->calls[i].place);
 			after = c->places[i].run;
 		} else {
 			st = start_pair(r);
@@ -211,16 +244,33 @@ static void start(struct coll_comm *comm, struct coll_captured *x)
 		coll_inflight_publish(comm, NULL);
 }
 
+static struct coll_captured *by_id(const struct coll_capture *c, uint32_t id)
+{
+	return id > 0 && id <= c->nids ? c->ids[id - 1] : NULL;
+}
+
 /* The calls that the device waits in; NULL: none. */
 static struct coll_captured *find_reached(const struct coll_capture *c)
 {
-	for (uint32_t i = 0; i < CAPTURE_SLOTS; i++) {
-		const uint32_t id = full(c, i);
+	struct coll_captured *x = NULL;
 
-		if (id > 0 && id <= c->nids && c->ids[id - 1])
-			return c->ids[id - 1];
-	}
-	return NULL;
+	for (uint32_t i = 0; i < CAPTURE_SLOTS && !x; i++)
+		x = by_id(c, full(c, i));
+	return x;
+}
+
+/* The other calls of a group begin in front of those that go direct, and are seen when those are. */
+static bool start_reached(struct coll_comm *comm)
+{
+	struct coll_capture *c = comm->capture;
+	struct coll_captured *direct = c->direct ? NULL : by_id(c, coll_mapped_graph_reached(comm));
+	struct coll_captured *x = c->active ? NULL : find_reached(c);
+
+	if (x)
+		start(comm, x);
+	if (direct && !comm->failed)
+		start(comm, direct);
+	return x || direct;
 }
 
 static bool has_ended(const struct coll_captured *x)
@@ -232,47 +282,50 @@ static bool has_ended(const struct coll_captured *x)
 }
 
 /* Let all streams pass, now and later. */
-static void release(struct coll_capture *c)
+static void release(struct coll_comm *comm)
 {
+	struct coll_capture *c = comm->capture;
+
 	/* The guard first: a kernel that starts because one of these waits has ended sees it. */
 	atomic_store_explicit(&c->ring->words->guard, 1, memory_order_release);
 	for (uint32_t i = 0; i < CAPTURE_SLOTS; i++)
 		let_go(c, i, CAPTURE_RELEASED);
+	coll_mapped_graphs_release(comm);
 	c->ended = true;
 }
 
 bool coll_capture_poll(struct coll_comm *comm)
 {
 	struct coll_capture *c = comm->capture;
-	struct coll_captured *x;
 	bool moved = false;
 
-	if (!c || (c->ended && !c->active))
+	if (!c || (c->ended && !c->active && !c->direct))
 		return false;
 	if (c->active && !c->ended)
 		moved = pump(c);
 	if (c->active && has_ended(c->active) && (c->ended || c->left == c->active->tiles))
 		c->active = NULL;
-	if (c->active)
-		return moved;
-	if (c->closing && !c->ended)
-		release(c);
+	if (c->direct && has_ended(c->direct))
+		c->direct = NULL;
+	if (c->closing && !c->ended && !c->active && !c->direct)
+		release(comm);
 	if (c->ended) {
+		if (c->active || c->direct)
+			return moved;
 		coll_inflight_unkeep(comm);
 		return true;
 	}
-	x = find_reached(c);
-	if (x)
-		start(comm, x);
-	else if (c->polls++ % SWEEP_EVERY == 0)
+	if (!c->active || !c->direct)
+		moved |= start_reached(comm);
+	if (!c->active && !c->direct && c->polls++ % SWEEP_EVERY == 0)
 		coll_capture_sweep(comm);
-	return moved || x;
+	return moved;
 }
 
 void coll_capture_release(struct coll_comm *comm)
 {
 	if (comm->capture && !comm->capture->ended)
-		release(comm->capture);
+		release(comm);
 }
 
 void coll_capture_close(struct coll_comm *comm)

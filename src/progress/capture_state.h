@@ -9,15 +9,17 @@
 #include <stdatomic.h>
 
 #include "device/device.h"
+#include "mapped/graphs.h"
 #include "progress/stage_ring.h"
 
 enum { CAPTURE_SLOTS = COLL_STAGE_SLOTS };
 enum { CAPTURE_TAKEN = 1, CAPTURE_CLEAR = 2, CAPTURE_RELEASED = CAPTURE_TAKEN | CAPTURE_CLEAR }; /* of `go` */
 
-/* Behind the words of the ring. */
+/* Behind the words of the ring. `direct` is of calls that go direct. */
 struct capture_words {
 	_Alignas(COLL_STAGE_LINE) _Atomic uint32_t full[CAPTURE_SLOTS]; /* device */
 	_Alignas(COLL_STAGE_LINE) _Atomic uint32_t go[CAPTURE_SLOTS];   /* host */
+	struct coll_mapped_words direct;
 };
 static_assert(sizeof(struct capture_words) <= COLL_STAGE_PAGE / 2, "the words fit in the other half of the page");
 
@@ -27,22 +29,26 @@ struct capture_graph {
 	struct coll_captured *calls;
 	uint64_t capture; /* its id */
 	coll_device_stream last;
-	uint32_t places;  /* calls so far */
+	bool begun;       /* something is in it */
+	uint32_t places;  /* collectives so far */
+	uint32_t syncs;   /* of those that go direct */
 	atomic_bool gone; /* by the driver, in any thread; release */
 };
 
-/* A call, or the calls of a group. */
+/* A call that goes direct, or the other calls of a group. */
 struct coll_captured {
 	struct coll_captured *next; /* of the graph */
 	struct capture_graph *graph;
-	uint32_t id;    /* of comm->capture->ids */
-	uint32_t place; /* of the first call in the graph */
-	uint32_t slot;  /* of the first tile */
-	bool complete;  /* all of it is in the graph */
-	size_t tiles;   /* in turn, those that do not exist too */
+	uint32_t id;   /* of comm->capture->ids */
+	uint32_t slot; /* of the first tile */
+	bool direct;
+	bool complete; /* all of it is in the graph */
+	size_t tiles;  /* in turn, those that do not exist too */
 	int n;
 	struct capture_call {
 		struct coll_request *r;
+		bool own;        /* r was made for the graph */
+		uint32_t place;  /* of collectives: how many of the graph are in front of it */
 		size_t tiles[2]; /* by half */
 	} calls[];
 };
@@ -65,14 +71,19 @@ struct coll_capture {
 	struct coll_captured **ids; /* by id - 1; NULL: free */
 	size_t nids;
 	struct capture_place places[CAPTURE_SLOTS];
-	uint64_t sequence;    /* of collectives */
-	uint64_t *numbers[2]; /* of messages, by half and rank */
+	struct coll_run *direct_run;
+	uint64_t sequence, directs; /* of staged collectives, and of those that go direct */
+	uint64_t *numbers[2];       /* of messages, by half and rank */
 	unsigned polls;
 	bool closing, ended;
 
 	/* Lock: what the device is in, and how many of its tiles have been seen, given and left. */
 	struct coll_captured *active;
 	size_t seen, given, left;
+	/* And the direct call that it is in: the other calls of its group may be under way. */
+	struct coll_captured *direct;
+	/* Of the communicator, when that has ended: what launches may touch. */
+	struct coll_device_region region;
 };
 
 static inline uint32_t capture_slot(const struct coll_captured *x, size_t j)

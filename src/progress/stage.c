@@ -17,6 +17,7 @@
 #include "engine/bind.h"
 #include "engine/run.h"
 #include "mapped/call.h"
+#include "mapped/graphs.h"
 #include "mapped/region.h"
 #include "progress/capture.h"
 #include "progress/capture_launch.h"
@@ -100,7 +101,7 @@ void coll_stage_destroy(struct coll_comm *comm)
 	stuck = s->words && !left(s);
 	if (stuck)
 		coll_device_hold(s->device, &s->words->done, s->last_done);
-	coll_mapped_destroy(comm, stuck);
+	coll_mapped_destroy(comm, stuck, coll_capture_keeps(comm));
 	coll_stage_order_close(&s->chain.order);
 	coll_stage_turns_close(s);
 	if (stuck) {
@@ -172,9 +173,9 @@ static void prepare_collective(struct coll_request *r, struct coll_stage *s, boo
 	const bool in_staged = on_device(r->comm, in), out_staged = in == out ? in_staged : on_device(r->comm, out);
 
 	r->job.stage = NULL;
-	/* A call of a graph is staged. So is one that moves nothing. */
-	r->direct = s == r->comm->stage && coll_mapped_is(r->comm, r->intra) &&
-	            coll_mapped_prepare(r->comm, &r->job, !in_staged, !out_staged, &r->direct_call);
+	/* A call that moves nothing is staged. */
+	r->direct = coll_mapped_is(r->comm, r->intra) && coll_mapped_prepare(r->comm, &r->job, !in_staged, !out_staged,
+	                                                                     s != r->comm->stage, &r->direct_call);
 	if (r->direct) {
 		r->staged = true;
 		r->stage_tiles = 0;
@@ -444,7 +445,8 @@ bool coll_stage_waits_for_stream(const struct coll_request *r)
 	if (!r->staged)
 		return false;
 	if (r->direct)
-		return coll_mapped_waits_for_stream(r->comm, &r->direct_call);
+		return r->captured ? coll_mapped_graph_waits_for_stream(r->comm)
+		                   : coll_mapped_waits_for_stream(r->comm, &r->direct_call);
 	if (r->local.from)
 		return !coll_stage_is_copied(r);
 	for (int i = 0; i < r->wait.nruns; i++)

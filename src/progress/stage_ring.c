@@ -237,14 +237,23 @@ size_t coll_stage_places(struct coll_request *const *by, int n)
 	return total;
 }
 
-coll_status coll_stage_put(struct coll_stage *s, struct coll_request *const *by, int n,
-                           const struct coll_stage_puts *puts)
+coll_status coll_stage_put_first(struct coll_stage *s, struct coll_request *const *by, int n,
+                                 const struct coll_stage_puts *puts)
 {
 	const size_t total = coll_stage_places(by, n);
 	coll_status st = COLL_OK;
 
 	for (size_t j = 0; j < total && j < SLOTS && st == COLL_OK; j++)
 		st = put(s, by, n, j, puts->gather);
+	return st;
+}
+
+coll_status coll_stage_put_rest(struct coll_stage *s, struct coll_request *const *by, int n,
+                                const struct coll_stage_puts *puts)
+{
+	const size_t total = coll_stage_places(by, n);
+	coll_status st = COLL_OK;
+
 	for (size_t j = 0; j < total && st == COLL_OK; j++) {
 		st = put(s, by, n, j, puts->wait);
 		if (st == COLL_OK)

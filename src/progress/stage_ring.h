@@ -107,7 +107,10 @@ struct coll_stage_puts {
 };
 /* Enqueue n requests of a graph that take turns. Their number of places in turn: */
 size_t coll_stage_places(struct coll_request *const *by, int n);
-coll_status coll_stage_put(struct coll_stage *s, struct coll_request *const *by, int n,
-                           const struct coll_stage_puts *puts);
+/* What is in front of the first wait, and the rest. */
+coll_status coll_stage_put_first(struct coll_stage *s, struct coll_request *const *by, int n,
+                                 const struct coll_stage_puts *puts);
+coll_status coll_stage_put_rest(struct coll_stage *s, struct coll_request *const *by, int n,
+                                const struct coll_stage_puts *puts);
 
 #endif

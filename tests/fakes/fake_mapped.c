@@ -2,6 +2,7 @@
  * Stand-in of src/mapped: no call goes direct.
  */
 #include "mapped/call.h"
+#include "mapped/graphs.h"
 #include "mapped/region.h"
 
 #define WEAK __attribute__((weak))
@@ -38,7 +39,7 @@ WEAK bool coll_mapped_describe(const struct coll_comm *comm, char *buf, size_t l
 }
 
 WEAK bool coll_mapped_prepare(struct coll_comm *comm, const struct coll_job *job, bool in_host, bool out_host,
-                              struct coll_mapped_call *call)
+                              bool captured, struct coll_mapped_call *call)
 {
 	return false;
 }
@@ -84,7 +85,7 @@ WEAK void coll_mapped_release(struct coll_comm *comm)
 {
 }
 
-WEAK void coll_mapped_destroy(struct coll_comm *comm, bool stuck)
+WEAK void coll_mapped_destroy(struct coll_comm *comm, bool stuck, struct coll_device_region *keep)
 {
 }
 
@@ -97,4 +98,38 @@ WEAK int coll_mapped_left_word(const struct coll_comm *comm, struct coll_device_
 WEAK bool coll_mapped_is_let_go(struct coll_comm *comm, bool over)
 {
 	return true;
+}
+
+WEAK void coll_mapped_graphs_open(struct coll_comm *comm, const struct coll_mapped_ring *ring)
+{
+}
+
+WEAK uint32_t coll_mapped_graph_deal(struct coll_mapped_call *call, uint32_t sync)
+{
+	return sync;
+}
+
+WEAK coll_status coll_mapped_graph_put(const struct coll_comm *comm, const struct coll_job *job,
+                                       const struct coll_mapped_call *call, coll_device_stream stream)
+{
+	return COLL_OK;
+}
+
+WEAK uint32_t coll_mapped_graph_reached(const struct coll_comm *comm)
+{
+	return 0;
+}
+
+WEAK const struct coll_intra_op *coll_mapped_graph_op(const struct coll_comm *comm)
+{
+	return NULL;
+}
+
+WEAK bool coll_mapped_graph_waits_for_stream(const struct coll_comm *comm)
+{
+	return false;
+}
+
+WEAK void coll_mapped_graphs_release(struct coll_comm *comm)
+{
 }

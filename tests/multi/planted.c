@@ -1,6 +1,6 @@
 /*
- * Which planted defect the programs rounds-planted, ways_all-planted, cuda_queues-planted and cuda_records-planted
- * have: SOAK_PLANTED names it, before main() begins. A wrong name ends it.
+ * Which planted defect the programs rounds-planted, ways_all-planted, cuda_queues-planted,
+ * cuda_records-planted and capture-planted have: SOAK_PLANTED names it, before main() begins. A wrong name ends it.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,10 +11,10 @@
 
 enum coll_planted coll_planted;
 
-static const char *const names[] = {"none",          "wrong-rank",  "deaf",         "named-file",
-                                    "wrong-byte",    "silent-end",  "wrong-row",    "late-kernel",
-                                    "pageable-copy", "late-stream", "host-touch",   "stale-words",
-                                    "early-record",  "no-tail",     "stale-region", "wrong-offset"};
+static const char *const names[] = {"none",         "wrong-rank",  "deaf",         "named-file",    "wrong-byte",
+                                    "silent-end",   "wrong-row",   "late-kernel",  "pageable-copy", "late-stream",
+                                    "host-touch",   "stale-words", "early-record", "no-tail",       "stale-region",
+                                    "wrong-offset", "early-taken", "early-clear"};
 
 __attribute__((constructor)) static void choose(void)
 {
