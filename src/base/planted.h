@@ -1,8 +1,8 @@
 /*
  * Defects planted on purpose. tests/multi/ compiles a few files of the library once more
  * with COLL_PLANTED defined, for the programs rounds-planted, ways_all-planted, cuda_queues-planted,
- * cuda_records-planted and capture-planted. The campaigns of soak.py, ways_all.py, staged.py, mapped.py and capture.py
- * must find every one of them; in the library the condition is the constant false.
+ * cuda_records-planted and cuda_graphs-planted. The campaigns of soak.py, ways_all.py, staged.py, mapped.py and
+ * capture.py must find every one of them; in the library the condition is the constant false.
  */
 #ifndef COLL_BASE_PLANTED_H
 #define COLL_BASE_PLANTED_H
@@ -26,7 +26,7 @@ enum coll_planted {
 	COLL_PLANTED_NO_TAIL,      /* a call ends while others may read its buffers */
 	COLL_PLANTED_STALE_REGION, /* memory that was freed and made again counts as the old one */
 	COLL_PLANTED_WRONG_OFFSET, /* a buffer that does not begin its allocation is read at the wrong place */
-	/* Of captured calls that go direct, for the program capture-planted. */
+	/* Of captured calls that go direct, for the program cuda_graphs-planted. */
 	COLL_PLANTED_EARLY_TAKEN, /* a rank reads the slots of others before they have come */
 	COLL_PLANTED_EARLY_CLEAR, /* a rank fills its slot before all have left it */
 	/* Of src/match/, for the program tags-planted, which counts through them. */

@@ -529,7 +529,7 @@ void coll_mapped_destroy(struct coll_comm *comm, bool stuck, struct coll_device_
 	for (int r = 0; r < d->size; r++)
 		if (r != d->rank)
 			let_go(d, &d->peers[r]);
-	if (keep) {
+	if (keep && d->graphs.words) {
 		*keep = d->region;
 		d->region = (struct coll_device_region){.fd = -1};
 	}

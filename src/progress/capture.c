@@ -67,7 +67,8 @@ static void sweep_orphans(struct coll_device *d)
 		struct orphan *o = *at;
 
 		sweep_graphs(&o->graphs);
-		if (o->graphs || o->ordinal != d->ordinal) {
+		/* To free memory of the device the driver may wait for streams. */
+		if (o->graphs || o->ordinal != d->ordinal || coll_device_is_held(d)) {
 			at = &o->next;
 			continue;
 		}

@@ -299,7 +299,7 @@ bool coll_capture_poll(struct coll_comm *comm)
 	struct coll_capture *c = comm->capture;
 	bool moved = false;
 
-	if (!c || (c->ended && !c->active && !c->direct))
+	if (!c)
 		return false;
 	if (c->active && !c->ended)
 		moved = pump(c);
@@ -310,10 +310,9 @@ bool coll_capture_poll(struct coll_comm *comm)
 	if (c->closing && !c->ended && !c->active && !c->direct)
 		release(comm);
 	if (c->ended) {
-		if (c->active || c->direct)
-			return moved;
-		coll_inflight_unkeep(comm);
-		return true;
+		if (!c->active && !c->direct)
+			coll_inflight_unkeep(comm);
+		return moved;
 	}
 	if (!c->active || !c->direct)
 		moved |= start_reached(comm);

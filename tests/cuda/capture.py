@@ -3,19 +3,24 @@
 
 usage: capture.py BUILD-DIRECTORY suite|soak [ONLY]
 
-  suite  ranks 2 and 3, shm and tcp, one and eight hardware queues (1 minute)
+  suite  ranks 2 and 3, shm and tcp, one and eight hardware queues, direct and staged (1 minute)
   soak   ranks 2, 3 and 5, more seeds and launches, 60 failures (half an hour)
   ONLY   the cases whose name has this text
 
 The last line is `N passed, N failed, N skipped`.
 """
+import os
 import random
 import re
+import subprocess
 import sys
+import tempfile
 import time
 
 from cases import Cases
 
+SMALL = {"COLL_DEVICE_SLOT_BYTES": "128K"}  # direct calls of many tiles
+DEFECTS = ["early-taken", "early-clear"]
 # How long a survivor's stream may take to drain.
 DRAIN_S = 2.0
 
@@ -30,13 +35,13 @@ class Suite(Cases):
     # A rank fails between two launches, or in one: the others' streams drain, and their errors name it.
     def failure(self, how, n, seed):
         pick = random.Random(f"{how} {n} {seed}")
-        victim, launches = pick.randrange(n), pick.randrange(2, 20)
+        victim, launches, small = pick.randrange(n), pick.randrange(2, 20), pick.choice([SMALL, {}])
         transport, queues = pick.choice(["shm,loop", "tcp"]), pick.choice(["1", "8"])
         name = f"{how} {n} seed {seed} {transport} queues {queues}"
         if not self.wanted(name):
             return
         ranks = self.ranks(n, self.rank("capture", how, launches, victim), SOFTCUDA_SEED=str(seed), COLL_TRANSPORTS=transport,
-                           COLL_TIMEOUT_MS="2000", SOFTCUDA_QUEUES=queues)
+                           COLL_TIMEOUT_MS="2000", SOFTCUDA_QUEUES=queues, **small)
         text, right, worst, until = "", True, 0.0, time.monotonic() + 60
         for r in range(n):
             said = self.ended(ranks[r], until)
@@ -47,16 +52,69 @@ class Suite(Cases):
                 right = right and ranks[r].returncode == 0 and drain is not None and float(drain.group(1)) < DRAIN_S
         self.say(f"{name}: drained in {worst:.3f} s", right, text)
 
-    def run(self, sizes, seeds, launches, failures):
+    # Collectives that go direct in graphs.
+    def direct(self, n, launches):
+        every = self.rank("cuda_graphs", "kinds", launches)
+        for queues, blocking in (("1", "0"), ("8", "0"), ("1", "1")):
+            env = dict(SMALL, SOFTCUDA_QUEUES=queues, CUDA_LAUNCH_BLOCKING=blocking, SOFTCUDA_SEED="3")
+            self.launched(f"every kind {n} queues {queues} blocking {blocking}", n, every, 300, **env)
+        self.launched(f"every kind {n} staged", n, every, 300, COLL_DEVICE_DIRECT="0")
+        self.case(f"every kind {n} threads", self.rank("cuda_graphs", "-t", n, "kinds", launches), 300, SOFTCUDA_QUEUES="32", **SMALL)
+        self.case(f"every call {n} threads", self.rank("staged", "-g", "-t", n, 3, 1, 30), 300, SOFTCUDA_QUEUES="32")
+        self.launched(f"long calls {n}", n, self.rank("staged", "-g", 17, 1, 20, 3000000), 300, STAGED_WANTED="direct", **SMALL)
+        self.launched(f"one on the heels of another {n}", n, self.rank("cuda_graphs", "chase", 300))
+        self.launched(f"groups that differ {n}", n, self.rank("cuda_graphs", "groups", 10), **SMALL)
+        self.launched(f"groups that differ {n} staged", n, self.rank("cuda_graphs", "groups", 10), COLL_DEVICE_DIRECT="0")
+        for name in ("different", "absent"):
+            self.launched(f"{name} {n}", n, self.rank("cuda_graphs", name), COLL_ARRIVAL_TIMEOUT_MS="1500")
+        for wanted in ("direct", "staged"):
+            self.launched(f"way {n} {wanted}", n, self.rank("cuda_graphs", "way"), STAGED_WANTED=wanted,
+                          COLL_DEVICE_DIRECT=str(int(wanted == "direct")))
+
+    # Bytes of the library in host memory, by rank, for so many launches of each kind.
+    def host_bytes(self, launches, **env):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "counts")
+            subprocess.run(self.collrun(2, *self.rank("cuda_graphs", "bytes", launches)), env=dict(self.env, SOFTCUDA_COUNTS=path, **env),
+                           stdout=subprocess.DEVNULL, check=True, timeout=120)
+            rows = [line.split() for line in open(path)]
+        return [sum(int(count) for pid, name, count in rows if name == what) for what in ("cuGraphLaunch", "host_bytes")]
+
+    def crossings(self):
+        name = "bytes in host memory"
+        if not self.wanted(name):
+            return
+        few, many, staged = self.host_bytes(1), self.host_bytes(3), self.host_bytes(1, COLL_DEVICE_DIRECT="0")
+        self.say(name, many[0] == 3 * few[0] > 0 and many[1] == few[1] < staged[1], f"{few} {many}, staged {staged}")
+
+    def defects(self):
+        for defect in DEFECTS:
+            name, found = f"planted {defect}", False
+            if not self.wanted(name):
+                continue
+            for seed in range(1, 9):
+                env = dict(self.env, SOAK_PLANTED=defect, SOFTCUDA_SEED=str(seed))
+                done = subprocess.run(self.collrun(3, *self.rank("cuda_graphs-planted", "chase", 300)), env=env, capture_output=True,
+                                      text=True, timeout=120)
+                found = found or done.returncode != 0
+                if found:
+                    break
+            self.say(name, found, "not found")
+
+    def run(self, sizes, seeds, launches, kinds, failures):
+        self.crossings()
+        self.defects()
         for n in sizes:
             for transport in ("shm,loop", "tcp"):
                 for queues in ("1", "8"):
-                    # Calls of a graph are staged, and plans of three ranks round otherwise than direct calls.
-                    env = dict(COLL_DEVICE_DIRECT=str(int(n == 2)), COLL_TRANSPORTS=transport, SOFTCUDA_QUEUES=queues, SOFTCUDA_SEED="7")
+                    # tcp alone maps no device memory: then the calls are staged.
+                    env = dict(COLL_TRANSPORTS=transport, SOFTCUDA_QUEUES=queues, SOFTCUDA_SEED="7")
                     where = f"{n} {transport} queues {queues}"
                     first = random.Random(where).randrange(1000)
-                    self.launched(f"every call {where}", n, self.rank("staged", "-g", first, seeds, 20), 900, **env)
+                    wanted = "staged" if transport == "tcp" else "direct"
+                    self.launched(f"every call {where}", n, self.rank("staged", "-g", first, seeds, 20), 900, STAGED_WANTED=wanted, **env)
                     self.launched(f"several {where}", n, self.rank("capture", "several", 5), **env)
+            self.direct(n, kinds)
             self.launched(f"persistent {n}", n, self.rank("capture", "persistent", launches), 300)
             for name in ("overlapping", "abandoned", "refused", "itself", "outliving", "last", "warm", "beside"):
                 self.launched(f"{name} {n}", n, self.rank("capture", name, 10))
@@ -71,9 +129,9 @@ def main():
         sys.exit(__doc__)
     suite = Suite(sys.argv[1], sys.argv[3] if len(sys.argv) > 3 else None)
     if sys.argv[2] == "suite":
-        suite.run((2, 3), 1, 1000, 1)
+        suite.run((2, 3), 1, 1000, 40, 1)
     else:
-        suite.run((2, 3, 5), 20, 1000, 20)
+        suite.run((2, 3, 5), 20, 1000, 1000, 20)
     print(f"{suite.passed} passed, {suite.failed} failed, 0 skipped")
     sys.exit(suite.failed > 0 or suite.passed == 0)
 

@@ -359,7 +359,15 @@ static void put_input(struct rank *r, const struct where *w)
 		CHECK(cuda_user_write(w->in, r->in, w->in_bytes));
 }
 
-/* The call as a graph. Calls on the host come between its launches. */
+static bool went_direct(struct rank *r)
+{
+	const bool direct = strcmp(coll_comm_last_way(r->comm), "device-direct") == 0;
+
+	r->direct += direct;
+	return direct && r->host;
+}
+
+/* The call as a graph. Calls on the host come between its launches: where those go direct, so do the launches. */
 static void check_graph(const struct call *c, struct rank *r, const struct where *w, int s, const char *which)
 {
 	void *exec = NULL;
@@ -374,6 +382,10 @@ static void check_graph(const struct call *c, struct rank *r, const struct where
 		memset(r->want, 0x5a, w->out_bytes + MARGIN);
 		st = run(c, r, r->in, r->want, NULL);
 		CHECK(st == COLL_OK, "%s %s on the host: %s", which, names[c->what], coll_last_error(r->comm)->message);
+		if (st == COLL_OK && went_direct(r)) {
+			memset(r->want, 0x5a, w->out_bytes + MARGIN);
+			CHECK(reference(c, r) == COLL_OK, "%s", coll_last_error(r->host)->message);
+		}
 		put_input(r, w);
 		CHECK(cuda_user_launch(exec, r->handles[s]) && cuda_user_synchronize(r->handles[s]));
 		CHECK(differences(r, w) == 0, "%s %s %s count %zu root %d rank %d launch %d: differs (in %s, out %s%s)",
@@ -383,14 +395,6 @@ static void check_graph(const struct call *c, struct rank *r, const struct where
 	}
 	if (exec)
 		cuda_user_exec_destroy(exec);
-}
-
-static bool went_direct(struct rank *r)
-{
-	const bool direct = strcmp(coll_comm_last_way(r->comm), "device-direct") == 0;
-
-	r->direct += direct;
-	return direct && r->host;
 }
 
 static void check(const struct call *c, struct rank *r, uint64_t seed, int k)

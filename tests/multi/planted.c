@@ -1,6 +1,6 @@
 /*
  * Which planted defect the programs rounds-planted, ways_all-planted, cuda_queues-planted,
- * cuda_records-planted and capture-planted have: SOAK_PLANTED names it, before main() begins. A wrong name ends it.
+ * cuda_records-planted and cuda_graphs-planted have: SOAK_PLANTED names it, before main() begins. A wrong name ends it.
  */
 #include <stdio.h>
 #include <stdlib.h>
