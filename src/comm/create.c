@@ -34,7 +34,7 @@
 #include "intra/region.h"
 #include "match/tags.h"
 #include "progress/async.h"
-#include "progress/capture.h"
+#include "progress/capture_ring.h"
 #include "progress/drive.h"
 #include "progress/inflight.h"
 #include "progress/notify.h"

@@ -17,26 +17,11 @@
 
 #include "progress/stage.h"
 
-struct coll_stage;
+/* By the communicator's thread. */
 
-/* ---- The communicator's thread ---- */
-
-/* The ring of captured calls, made at the first one. Refuses a capture that nobody could drive. */
-coll_status coll_capture_ring(struct coll_comm *comm, struct coll_stage **ring);
 /* A request of a capture that moves nothing on this rank: it has a place in the order all the same, or is refused. */
 coll_status coll_capture_empty(struct coll_request *r);
 /* The requests of a batch become part of the graph. */
 coll_status coll_capture_take(const struct coll_stage_batch *b);
-
-/* Nothing is pending. The communicator's memory of the device (mapped/region.h) is given up: where it stays, if graphs
- * may touch it; else NULL. */
-struct coll_device_region *coll_capture_keeps(struct coll_comm *comm);
-/* And then. Memory that a graph may still touch stays until a later call finds the graph gone. */
-void coll_capture_destroy(struct coll_comm *comm);
-
-/* ---- Drivers; the lock is held ---- */
-
-/* Take back what belongs to graphs that are gone. */
-void coll_capture_sweep(struct coll_comm *comm);
 
 #endif

@@ -12,7 +12,7 @@
 #include "engine/run.h"
 #include "mapped/graphs.h"
 #include "progress/begin.h"
-#include "progress/capture.h"
+#include "progress/capture_ring.h"
 #include "progress/capture_state.h"
 #include "progress/drive.h"
 #include "progress/inflight.h"

@@ -1,6 +1,6 @@
 /*
- * What a communicator has for captured calls: capture.c makes it and puts calls into graphs, capture_launch.c runs
- * them.
+ * What a communicator has for captured calls: capture_ring.c makes it, capture.c puts calls into graphs,
+ * capture_launch.c runs them.
  */
 #ifndef COLL_PROGRESS_CAPTURE_STATE_H
 #define COLL_PROGRESS_CAPTURE_STATE_H

@@ -21,6 +21,7 @@
 #include "mapped/region.h"
 #include "progress/capture.h"
 #include "progress/capture_launch.h"
+#include "progress/capture_ring.h"
 #include "progress/drive.h"
 #include "progress/inflight.h"
 #include "progress/stage_ring.h"
