@@ -319,24 +319,44 @@ static coll_status join_streams(struct coll_device *d, const struct coll_request
 	return st;
 }
 
+static coll_status put_direct(const struct capture_graph *g, const struct coll_captured *end, coll_device_stream main)
+{
+	coll_status st = COLL_OK;
+
+	for (const struct coll_captured *x = g->calls; x != end && st == COLL_OK; x = x->next)
+		if (x->direct)
+			st = coll_mapped_graph_put(x->calls[0].r->comm, &x->calls[0].r->job,
+			                           &x->calls[0].r->direct_call, main);
+	return st;
+}
+
+/* Whether a direct call has host memory, which passes through the slots of the others. */
+static bool copies(const struct capture_graph *g, const struct coll_captured *end)
+{
+	bool any = false;
+
+	for (const struct coll_captured *x = g->calls; x != end; x = x->next)
+		any |= x->direct && coll_mapped_copies(&x->calls[0].r->direct_call);
+	return any;
+}
+
 /* Direct calls come in front of what the others wait for, and behind what those have in front of their first wait: as
- * outside of graphs (stage_chain.h). */
+ * outside of graphs (stage_chain.h). But if they need the slots they come first. */
 static coll_status put_calls(struct coll_capture *c, const struct capture_graph *g, const struct coll_captured *rest,
                              const struct coll_captured *end, coll_device_stream main)
 {
 	static const struct coll_stage_puts puts = {put_gather, put_wait, put_scatter};
 	struct coll_request *by[CAPTURE_SLOTS];
 	const int n = requests_of(rest, by);
-	coll_status st = COLL_OK;
+	const bool first = copies(g, end);
+	coll_status st = first ? put_direct(g, end, main) : COLL_OK;
 
 	for (int i = 0; i < n; i++)
 		by[i]->device_stream = main;
-	if (n > 0)
+	if (st == COLL_OK && n > 0)
 		st = coll_stage_put_first(c->ring, by, n, &puts);
-	for (const struct coll_captured *x = g->calls; x != end && st == COLL_OK; x = x->next)
-		if (x->direct)
-			st = coll_mapped_graph_put(x->calls[0].r->comm, &x->calls[0].r->job,
-			                           &x->calls[0].r->direct_call, main);
+	if (st == COLL_OK && !first)
+		st = put_direct(g, end, main);
 	return st == COLL_OK && n > 0 ? coll_stage_put_rest(c->ring, by, n, &puts) : st;
 }
 

@@ -254,20 +254,26 @@ static coll_status neighbour(struct rank *r)
 	return r->me == 1 ? coll_recv(r->out + COUNT, COUNT, COLL_F32, 0, r->comm, r->stream) : COLL_OK;
 }
 
-/* A message of two ranks, a staged collective, and direct ones: rank 0 has them in one group, the others apart. */
+/* A message of two ranks, a staged collective, and direct ones: rank 0 has them in one group, the others apart. Or all
+ * have them in one, and the direct ones are on host memory. */
 static void groups(struct rank *r)
 {
+	const bool together = strcmp(how, "together") == 0;
 	coll_op op = COLL_SUM;
 	void *exec;
 
 	CHECK(coll_op_create(&op, r->comm, add, NULL, 1) == COLL_OK, "%s", coll_last_error(r->comm)->message);
 	CHECK(cuda_user_capture(r->handle));
-	CHECK(r->me > 0 || coll_group_begin() == COLL_OK);
+	CHECK((r->me > 0 && !together) || coll_group_begin() == COLL_OK);
 	CHECK(neighbour(r) == COLL_OK);
-	CHECK(sum(r, r->out) == COLL_OK);
+	if (together)
+		CHECK(coll_all_reduce(r->from, r->want, COUNT, COLL_F32, COLL_SUM, r->comm, r->stream) == COLL_OK);
+	else
+		CHECK(sum(r, r->out) == COLL_OK);
 	CHECK(coll_all_reduce(r->in, r->in + COUNT, 100, COLL_F32, op, r->comm, r->stream) == COLL_OK);
-	CHECK(r->me > 0 || coll_group_end() == COLL_OK, "%s", coll_last_error(r->comm)->message);
-	CHECK(coll_all_reduce(r->out, r->out, COUNT, COLL_F32, COLL_MAX, r->comm, r->stream) == COLL_OK);
+	CHECK((r->me > 0 && !together) || coll_group_end() == COLL_OK, "%s", coll_last_error(r->comm)->message);
+	CHECK(coll_all_reduce(together ? r->want : r->out, r->out, COUNT, COLL_F32, COLL_MAX, r->comm, r->stream) ==
+	      COLL_OK);
 	exec = end_capture(r);
 	for (int turn = 0; turn < launches && atomic_load(&plain_failures) == 0; turn++) {
 		put_terms(r, turn);
@@ -329,8 +335,8 @@ static void *run(void *arg)
 	static const struct {
 		const char *name;
 		void (*run)(struct rank *r);
-	} scenarios[] = {{"kinds", kinds},   {"bytes", bytes},         {"way", way_of_launch}, {"chase", chase},
-	                 {"groups", groups}, {"different", different}, {"absent", absent}};
+	} scenarios[] = {{"kinds", kinds},   {"bytes", bytes},     {"way", way_of_launch},   {"chase", chase},
+	                 {"groups", groups}, {"together", groups}, {"different", different}, {"absent", absent}};
 	struct rank *r = arg;
 
 	open_rank(r);
