@@ -51,7 +51,8 @@ static void look(uint32_t nranks, uint32_t nthreads, bool all_named)
 {
 	/* The numbers of calls wrap around. */
 	const uint32_t number = draw() % 4 ? (uint32_t)draw() : (uint32_t) - (draw() % 2);
-	const uint32_t needed = (uint32_t)draw() & (uint32_t)draw() & 0xff, may_whole = draw() % 4 != 0;
+	const uint32_t few = (uint32_t)draw() & 0xff;
+	const uint32_t needed = few & (uint32_t)draw(), may_whole = draw() % 4 != 0;
 	struct coll_kernel_look_args args = {.found = address(&found),
 	                                     .bases = address(bases),
 	                                     .number = number,
