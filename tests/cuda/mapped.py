@@ -120,8 +120,10 @@ class Suite(Cases):
         pick = random.Random(seed)
         n, victim, most = 3, pick.randrange(3), pick.choice([800000, 3000000])
         ranks = self.ranks(n, self.scripts(seed, 100000, 40, most), COLL_TIMEOUT_MS="2000", SOFTCUDA_SEED=str(seed),
-                           SOFTCUDA_QUEUES=pick.choice(["1", "8"]), **pick.choice(WAYS[:1] + [("", {}, "")])[1])
-        time.sleep(1 + 2 * pick.random())
+                           STAGED_BEGUN="1", SOFTCUDA_QUEUES=pick.choice(["1", "8"]), **pick.choice(WAYS[:1] + [("", {}, "")])[1])
+        for rank in ranks:
+            rank.stdout.readline()
+        time.sleep(2 * pick.random())
         ranks[victim].send_signal(signal.SIGKILL)
         killed = time.monotonic()
         text = "".join(f"-- rank {r}\n" + self.ended(ranks[r], killed + 20) for r in range(n))
