@@ -435,15 +435,21 @@ static int differs(const struct coll_mapped *d, const struct coll_job *job, stru
 	return -1;
 }
 
-/* What a rank has given back to its user may have been read before this call ended here. That rank has failed, and this
- * one is going to hear of it. */
-static bool is_revoked(const struct coll_mapped *d, const struct coll_mapped_call *call)
+/* Whether a rank that has failed may have spoilt the call: its stream signals behind a fill that its guard has stopped,
+ * or it has given memory back to its user which was read after that. This rank is going to hear of the failure. Acquire:
+ * what the device has ended came behind the guard of that rank, if its fill did. */
+static bool is_spoilt(const struct coll_mapped *d, const struct coll_mapped_call *call)
 {
-	bool revoked = false;
+	bool spoilt = false;
 
-	for (int r = 0; r < d->size && call->long_; r++)
-		revoked |= r != d->rank && atomic_load(&d->peers[r].page->revoked);
-	return revoked;
+	for (int r = 0; r < d->size; r++) {
+		const struct mapped_page *page = d->peers[r].page;
+
+		if (r == d->rank || !atomic_load_explicit(&page->guard, memory_order_acquire))
+			continue;
+		spoilt |= !is_past(&page->sound, last_sync(call)) || (call->long_ && atomic_load(&page->revoked));
+	}
+	return spoilt;
 }
 
 coll_status coll_mapped_poll(void *arg, const struct coll_job *job, struct coll_intra_state *s)
@@ -471,7 +477,7 @@ coll_status coll_mapped_poll(void *arg, const struct coll_job *job, struct coll_
 	if (ended && !is_past(&d->page->copied, call->stage.number + 2 * (uint32_t)call->tiles))
 		atomic_store_explicit(&d->page->copied, call->stage.number + 2 * (uint32_t)call->tiles,
 		                      memory_order_release);
-	return ended && !is_revoked(d, call) ? COLL_OK : COLL_AGAIN;
+	return ended && !is_spoilt(d, call) ? COLL_OK : COLL_AGAIN;
 }
 
 void coll_mapped_where(void *arg, const struct coll_job *job, const struct coll_intra_state *s,
@@ -493,9 +499,14 @@ void coll_mapped_release(struct coll_comm *comm)
 	if (!d || !d->on)
 		return;
 	/* Before a stream goes on because of this. */
-	if (!atomic_load_explicit(&d->page->guard, memory_order_relaxed))
+	if (!atomic_load_explicit(&d->page->guard, memory_order_relaxed)) {
 		atomic_store(&d->lent,
 		             atomic_load(&d->lends) && !is_past(&d->page->finished, atomic_load(&d->page->enqueued)));
+		/* In front of the guard: the kernels of these have not seen it. */
+		atomic_store_explicit(&d->page->sound,
+		                      atomic_load_explicit(&d->page->signalled, memory_order_acquire),
+		                      memory_order_relaxed);
+	}
 	/* The guard first: a kernel that starts because a wait has ended sees it. */
 	atomic_store_explicit(&d->page->guard, 1, memory_order_release);
 	for (int r = 0; r < d->size; r++)

@@ -49,7 +49,9 @@ struct mapped_page {
 	_Alignas(MAPPED_LINE) _Atomic uint32_t reached;   /* steps of host copies that the stream has come to */
 	/* Written by this rank's host. */
 	_Alignas(MAPPED_LINE) _Atomic uint32_t copied; /* steps of host copies that are done */
-	_Alignas(MAPPED_LINE) _Atomic uint32_t guard;  /* not 0: kernels leave the user's memory alone */
+	_Alignas(MAPPED_LINE) _Atomic uint32_t guard;  /* not 0: kernels write nothing, neither slots nor buffers */
+	/* Written before the guard: the last sync whose kernels have run without it. Later ones are worth nothing. */
+	_Atomic uint32_t sound;
 	/* The last sync of what was put into streams, or is just being put there; and whether that has ended, and
 	 * nothing more will come. */
 	_Alignas(MAPPED_LINE) _Atomic uint32_t enqueued;

@@ -293,11 +293,21 @@ static coll_status begin_chain(struct coll_stage *s, struct coll_stage_chain *c,
 }
 
 /* Blocking calls. A persistent operation may be started now and waited for later, and nobody need wait for a call in a
- * stream of the host. */
-static bool is_paced(const struct coll_stage *s, const struct coll_request *first)
+ * stream of the host. Before claim(). */
+static bool is_blocking(const struct coll_request *first)
 {
 	for (const struct coll_request *r = first; r; r = r->next_staged)
-		if (r->user_stream != s->own || r->operation || r->stream)
+		if (r->device_stream != r->comm->stage->own || r->operation || r->stream)
+			return false;
+	return true;
+}
+
+/* All chains of a batch, or none: what a paced chain enqueues later may share a hardware queue with the waits of
+ * another, and a rank whose blocking calls are others would wait for it, and this one for that rank. */
+static bool is_paced(const struct coll_stage_batch *b)
+{
+	for (const struct coll_request *r = b->chains; r; r = r->next_chain)
+		if (!is_blocking(r))
 			return false;
 	return true;
 }
@@ -371,13 +381,12 @@ static coll_status put_begin(struct coll_stage *s, struct coll_request *first, b
 	s->forward = false;
 	if (st == COLL_OK)
 		st = join_streams(s, first, true);
-	c->paced = is_paced(s, first);
 	c->joined = c->entered && !c->paced;
 	return st == COLL_OK ? begin_chain(s, c, first) : st;
 }
 
 /* alone: there is no other communicator, which would take turns, and whose device would be bound above this one. */
-static void begin(struct coll_request *first, bool alone)
+static void begin(struct coll_request *first, bool alone, bool paced)
 {
 	struct coll_comm *comm = first->comm;
 	struct coll_stage *s = comm->stage;
@@ -388,6 +397,7 @@ static void begin(struct coll_request *first, bool alone)
 	if (claim(first) != COLL_OK)
 		return;
 	s->chain.first = first;
+	s->chain.paced = paced;
 	st = alone ? s->device->table->enter(s->device) : COLL_OK;
 	s->chain.entered = alone && st == COLL_OK;
 	if (st == COLL_OK)
@@ -426,10 +436,11 @@ static bool advance(struct coll_comm *comm)
  * before it enqueues what is behind that wait. */
 void coll_stage_enqueue(const struct coll_stage_batch *b)
 {
+	const bool paced = is_paced(b);
 	bool more = true;
 
 	for (struct coll_request *r = b->chains; r; r = r->next_chain)
-		begin(r, r == b->chains && !r->next_chain);
+		begin(r, r == b->chains && !r->next_chain, paced);
 	while (more) {
 		more = false;
 		for (struct coll_request *r = b->chains; r; r = r->next_chain)

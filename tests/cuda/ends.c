@@ -213,6 +213,47 @@ static void an_abort_waits_for_no_held_stream(void)
 	job_run(2, held, NULL, staged, LIMIT_S);
 }
 
+/* Rank 0 aborts before its stream has come to the call, and the stream then passes over it. Rank 1 looks when all of that
+ * has happened: its kernels have read a slot that was not filled. */
+static void passed_over(struct job_rank *r)
+{
+	_Atomic uint32_t *word = NULL;
+	coll_stream *stream;
+	coll_status st;
+	void *handle;
+	int *x, *y;
+
+	stream = make_stream(r, &handle);
+	x = own_memory(r, COUNT);
+	y = own_memory(r, COUNT);
+	if (r->rank == 0)
+		word = hold(r, handle);
+	sum(r, x, y, COUNT, stream, "a call");
+	job_meet(r, 0);
+	if (r->rank == 0) {
+		job_ok(r, coll_comm_abort(r->comm, "passed over"), "abort");
+		coll_stream_wait(stream, -1);
+		let_go(r, word, handle, y, COUNT);
+	}
+	job_meet(r, 1);
+	if (r->rank == 1) {
+		st = coll_stream_wait(stream, -1);
+		if (st == COLL_OK || !strstr(coll_last_error(r->comm)->message, "passed over"))
+			job_wrong(r, "a call that rank 0 passed over is %d", (int)st);
+	}
+	coll_stream_destroy(&stream);
+	coll_comm_destroy(&r->comm);
+}
+
+static void what_a_rank_passed_over_is_no_result(void)
+{
+	static const char *const staged[] = {"COLL_DEVICE_DIRECT", "0", "COLL_PROGRESS", "off", NULL};
+	static const char *const direct[] = {"COLL_PROGRESS", "off", NULL};
+
+	job_run(2, passed_over, NULL, direct, LIMIT_S);
+	job_run(2, passed_over, NULL, staged, LIMIT_S);
+}
+
 /* ---- A call of which the driver takes a part ---- */
 
 struct broken {
@@ -441,6 +482,7 @@ int main(int argc, char **argv)
 	static const struct plain_case cases[] = {PLAIN_CASE(a_late_closing_disturbs_no_stream),
 	                                          PLAIN_CASE(a_stream_is_destroyed_with_work),
 	                                          PLAIN_CASE(an_abort_waits_for_no_held_stream),
+	                                          PLAIN_CASE(what_a_rank_passed_over_is_no_result),
 	                                          PLAIN_CASE(a_call_that_is_enqueued_in_part_ends),
 	                                          PLAIN_CASE(idle_words_are_brought_forward),
 	                                          PLAIN_CASE(long_calls_return_before_their_end),

@@ -567,6 +567,10 @@ static void scripts(void)
 
 	REQUIRE(create(comms, getenv("COLL_DEVICE") ? NULL : "cuda"));
 	REQUIRE(!wanted || create(hosts, "host"));
+	if (getenv("STAGED_BEGUN")) { /* whoever kills a rank waits for this */
+		puts("begun");
+		fflush(stdout);
+	}
 	for (int i = 0; i < n; i++) {
 		ranks[i].comm = comms[i];
 		ranks[i].host = hosts[i];

@@ -472,8 +472,8 @@ static bool is_found(enum coll_planted which)
 		_exit(0);
 	}
 	waitpid(child, &status, 0);
-	/* What only takes long is not found: stalls end by their time limit. */
-	return WIFEXITED(status) ? WEXITSTATUS(status) == 1 : WTERMSIG(status) != SIGALRM;
+	/* What only takes long is not found: stalls end by their time limit. A sanitizer has a status of its own. */
+	return WIFEXITED(status) ? WEXITSTATUS(status) != 0 && WEXITSTATUS(status) != 9 : WTERMSIG(status) != SIGALRM;
 }
 
 static void test_planted(void)

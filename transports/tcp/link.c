@@ -342,23 +342,50 @@ static void fail_cookies(struct tcp_link *l)
 	}
 }
 
-/* What outsiders see of it has ended. */
+/* The socket is in neither epoll set any more, or leaves them as it is closed. */
+static void uncount(struct tcp_link *l)
+{
+	if (l->fd >= 0 && !l->watched)
+		atomic_fetch_sub(&l->inst->unwatched, 1);
+	l->watched = false;
+	if (l->deaf)
+		atomic_fetch_sub(&l->inst->deaf, 1);
+	l->deaf = false;
+}
+
+int coll_tcp_link_detach(struct tcp_link *l)
+{
+	const int fd = l->fd;
+
+	if (l->watched)
+		epoll_ctl(l->inst->data_epoll, EPOLL_CTL_DEL, fd, NULL);
+	if (!l->deaf)
+		epoll_ctl(l->inst->service.epoll_fd, EPOLL_CTL_DEL, fd, NULL);
+	uncount(l);
+	l->fd = -1;
+	return fd;
+}
+
+/*
+ * What outsiders see of it has ended. Any thread delivers a notice once this link's lock is free, but the cause of a
+ * link of several rails is known only after all of them have been looked at. So its notice is withheld under the same
+ * lock, until coll_tcp_rails_tear() has judged and raises it again.
+ */
 static void stop(struct tcp_link *l, enum tcp_state state)
 {
 	struct tcp_inst *in = l->inst;
 
 	leave_connecting(l);
 	l->state = state;
-	if (l->fd >= 0 && !l->watched)
-		atomic_fetch_sub(&in->unwatched, 1);
-	l->watched = false;
-	if (l->deaf)
-		atomic_fetch_sub(&in->deaf, 1);
-	l->deaf = false;
+	uncount(l);
 	if (l->fd >= 0)
 		close(l->fd); /* leaves both epoll sets: the descriptor has no duplicate */
 	l->fd = -1;
 	fail_cookies(l);
+	if (l->rails > 1 && l->base.notice) {
+		l->base.notice = false;
+		l->unjudged = true;
+	}
 	if (l->rails > 1 || l->base.part > 0)
 		atomic_store(&in->torn, true);
 	coll_reactor_kick(&in->service);

@@ -27,6 +27,10 @@ void coll_tcp_link_tear(struct tcp_link *l, coll_status why, const char *format,
 void coll_tcp_link_fail(struct tcp_link *l, coll_status why, const char *format, ...)
         __attribute__((format(printf, 3, 4)));
 
+/* Its socket, which belongs to the caller from now on; the link, which is up, must be torn before its lock is
+ * released. */
+int coll_tcp_link_detach(struct tcp_link *l);
+
 /* The peer said BYE and closed. link's lock held. */
 void coll_tcp_link_ended(struct tcp_link *l);
 

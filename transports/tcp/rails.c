@@ -21,10 +21,10 @@
 #include "base/log.h"
 #include "tcp.h"
 #include "transports/tcp/address.h"
+#include "transports/tcp/closing.h"
 #include "transports/tcp/link.h"
 #include "transports/tcp/pairs.h"
 #include "transports/tcp/rx.h"
-#include "transports/tcp/tx.h"
 
 bool coll_tcp_rails_parse(const char *text, unsigned *sockets)
 {
@@ -262,18 +262,43 @@ static void blame(struct tcp_link *const *rail, unsigned count, struct break_of 
 
 static void tear(struct tcp_link *r, const struct break_of *b)
 {
-	struct coll_tcp_head lost = {.type = COLL_TCP_LOST, .channel = b->number};
+	const struct coll_tcp_head lost = {.type = COLL_TCP_LOST, .channel = b->number};
 
 	pthread_mutex_lock(&r->base.lock);
-	if (r->state == LINK_UP) {
-		coll_tcp_tx_control(r, &lost);
-		coll_tcp_tx_flush(r);
-	}
-	if (r->base.notice)
-		snprintf(r->base.cause, sizeof(r->base.cause), "%s", b->cause);
+	if (r->state == LINK_UP)
+		coll_tcp_closing_begin(r, &lost);
 	coll_tcp_link_tear(r, b->why, "%s", b->cause);
 	coll_tcp_link_work(r);
 	pthread_mutex_unlock(&r->base.lock);
+}
+
+/* The link_down that its end has withheld, with the cause that was found. */
+static void announce(struct tcp_link *l, const struct break_of *b)
+{
+	pthread_mutex_lock(&l->base.lock);
+	if (!b->leaving)
+		snprintf(l->base.cause, sizeof(l->base.cause), "%s", b->cause);
+	if (l->unjudged) {
+		l->unjudged = false;
+		l->base.notice = true;
+		atomic_fetch_add(&l->inst->links.notices, 1);
+	}
+	pthread_mutex_unlock(&l->base.lock);
+}
+
+static void judge(struct tcp_link *const *rail, unsigned count)
+{
+	struct break_of b = {0};
+
+	for (unsigned k = 0; k < count; k++)
+		look(rail[k], k, count, &b);
+	if (!b.any)
+		return;
+	if (!b.leaving)
+		blame(rail, count, &b);
+	for (unsigned k = 0; k < count && !b.leaving; k++)
+		tear(rail[k], &b);
+	announce(rail[0], &b);
 }
 
 /* The rails of a link stay while the table is locked: they are swept and used again under
@@ -285,19 +310,14 @@ void coll_tcp_rails_tear(struct tcp_inst *in)
 	pthread_mutex_lock(&in->links.lock);
 	for (uint32_t i = 0; i < in->links.count; i++) {
 		struct tcp_link *l = (struct tcp_link *)in->links.at[i], *rail[TCP_RAILS_MAX];
-		struct break_of b = {0};
 		unsigned count;
 
 		pthread_mutex_lock(&l->base.lock);
 		count = l->rails;
 		memcpy(rail, l->rail, sizeof(rail));
 		pthread_mutex_unlock(&l->base.lock);
-		for (unsigned k = 0; k < count && count > 1; k++)
-			look(rail[k], k, count, &b);
-		if (b.any && !b.leaving)
-			blame(rail, count, &b);
-		for (unsigned k = 0; k < count && b.any && !b.leaving; k++)
-			tear(rail[k], &b);
+		if (count > 1)
+			judge(rail, count);
 	}
 	pthread_mutex_unlock(&in->links.lock);
 }

@@ -1,9 +1,13 @@
 /*
  * Links of several sockets: channels are spread over them, and what happens to one happens to the link.
  */
+#include "base/delay.h"
 #include "transports/tcp/handshake.h"
+#include "transports/tcp/link.h"
 #include "transports/tcp/rails.h"
 #include "transports/tcp/raw_peer_test.h"
+#include "transports/tcp/rx.h"
+#include "transports/tcp/tx.h"
 
 enum { SLOT = 4096, SLOTS = 4, RAILS = 3 };
 
@@ -338,6 +342,180 @@ TEST(rails, the_peer_names_the_rail)
 	CHECK(UNTIL(&s, s.downs == 1) && s.why == COLL_ERR_PEER_DEAD);
 	CHECK(strstr(s.cause, "rail 3 of 3: the peer no longer reaches this host") != NULL, "%s", s.cause);
 	s.t->link_close(link);
+	close(p[1].fd);
+	close(p[2].fd);
+	station_close(&s);
+}
+
+/* ---- LOST and full sockets ---------------------------------------------------------- */
+
+enum { LONG = 1 << 20 };
+
+/* A channel from station i on this rail, to which the peer has granted long slots. */
+static struct lane long_lane(struct pair *p, int i, unsigned rail)
+{
+	struct coll_channel_key key = {.comm = 9};
+	struct lane l = {0};
+	void *slot;
+
+	while (coll_tcp_rails_of(p->link[i], &key) != p->link[i]->rail[rail])
+		key.window++;
+	CHECK(p->s[!i].t->channel_open(p->link[!i], &key, COLL_DIR_RECV, LONG, SLOTS, &l.rx) == COLL_OK);
+	CHECK(p->s[i].t->channel_open(p->link[i], &key, COLL_DIR_SEND, LONG, SLOTS, &l.tx) == COLL_OK);
+	CHECK(BOTH(p, p->s[i].t->slot(l.tx, LONG, &slot) == COLL_OK));
+	return l;
+}
+
+static void send_long(struct station *s, const struct lane *l, uint64_t n, uint32_t bytes)
+{
+	const struct coll_frame f = {n, 1, bytes};
+	void *slot;
+
+	REQUIRE(s->t->slot(l->tx, bytes, &slot) == COLL_OK);
+	memset(slot, 7, bytes);
+	CHECK(s->t->post(l->tx, &f) == COLL_OK);
+}
+
+/* Two stations, with lanes on the rails 0 and 2 from each to the other. */
+struct jam {
+	struct pair p;
+	struct lane lane[2][2]; /* by the station that sends, by rail / 2 */
+};
+
+static bool jam_open(struct jam *j)
+{
+	if (!pair_open(&j->p))
+		return false;
+	for (int i = 0; i < 2; i++)
+		for (unsigned k = 0; k < 2; k++)
+			j->lane[i][k] = long_lane(&j->p, i, 2 * k);
+	return true;
+}
+
+/* Frames of station 0 to a peer that reads nothing, until its kernel takes no more and one is half sent. */
+static void fill_sockets(struct jam *j)
+{
+	const int bytes = 4096;
+
+	for (unsigned k = 0; k < 2; k++) {
+		const struct tcp_link *rail = j->p.link[0]->rail[2 * k];
+
+		setsockopt(rail->fd, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof(bytes));
+		for (uint64_t n = 0; n < SLOTS; n++)
+			send_long(&j->p.s[0], &j->lane[0][k], n, LONG);
+		REQUIRE(rail->queue_count > 1 && rail->sent > 0);
+	}
+}
+
+static void jam_close(struct jam *j)
+{
+	for (int i = 0; i < 2; i++)
+		for (unsigned k = 0; k < 2; k++) {
+			j->p.s[i].t->channel_close(j->lane[i][k].tx);
+			j->p.s[!i].t->channel_close(j->lane[i][k].rx);
+		}
+	pair_close(&j->p);
+}
+
+/* A rail that is out of reach: this end gives it up, and the peer is not told. The socket that is returned stays. */
+static int lose(struct tcp_link *rail)
+{
+	const int fd = dup(rail->fd);
+
+	pthread_mutex_lock(&rail->base.lock);
+	coll_tcp_link_fail(rail, COLL_ERR_PEER_SILENT, "host unreachable");
+	pthread_mutex_unlock(&rail->base.lock);
+	return fd;
+}
+
+/* Station 1 is late, and says what station 0 has lost. */
+static void names_the_second(struct jam *j)
+{
+	struct station *s = j->p.s;
+
+	CHECK(s[0].why == COLL_ERR_PEER_SILENT && status_of(&j->p, 0) == COLL_ERR_PEER_DEAD);
+	CHECK(strstr(s[0].cause, "rail 2 of 3: host unreachable") != NULL, "%s", s[0].cause);
+	CHECK(BOTH(&j->p, s[1].downs == 1) && s[1].why == COLL_ERR_PEER_DEAD, "%s", s[1].cause);
+	CHECK(strstr(s[1].cause, "rail 2 of 3: the peer no longer reaches this host") != NULL, "%s", s[1].cause);
+	CHECK(BOTH(&j->p, s[0].in->closing_count == 0 && s[1].in->closing_count == 0));
+}
+
+TEST(rails, the_lost_rail_is_named_behind_full_sockets)
+{
+	struct jam j;
+	int fd;
+
+	REQUIRE(jam_open(&j));
+	fill_sockets(&j);
+	fd = lose(j.p.link[0]->rail[1]);
+	CHECK(UNTIL(&j.p.s[0], j.p.s[0].downs == 1));
+	names_the_second(&j);
+	close(fd);
+	jam_close(&j);
+}
+
+/* LOST waits in the kernel, for the window of a peer that sends meanwhile: that must not end the connection. */
+TEST(rails, the_lost_rail_is_named_while_the_peer_sends)
+{
+	struct jam j;
+	int fd;
+
+	REQUIRE(jam_open(&j));
+	for (unsigned k = 0; k < 2; k++)
+		send_long(&j.p.s[0], &j.lane[0][k], 0, LONG / 4);
+	fd = lose(j.p.link[0]->rail[1]);
+	CHECK(UNTIL(&j.p.s[0], j.p.s[0].downs == 1));
+	for (unsigned k = 0; k < 2; k++)
+		send_long(&j.p.s[1], &j.lane[1][k], 0, LONG / 4);
+	names_the_second(&j);
+	close(fd);
+	jam_close(&j);
+}
+
+/* The peer reads nothing at all: the link is over at once, and its sockets are closed in the end. */
+TEST(rails, sockets_that_stay_full_are_closed)
+{
+	struct jam j;
+	struct station *s = j.p.s;
+	uint64_t since;
+	int fd;
+
+	REQUIRE(jam_open(&j));
+	fill_sockets(&j);
+	since = coll_clock_ns();
+	fd = lose(j.p.link[0]->rail[1]);
+	CHECK(UNTIL(&s[0], s[0].downs == 1));
+	CHECK(UNTIL(&s[0], s[0].in->closing_count == 0));
+	CHECK(coll_clock_ns() - since >= COLL_DELAY_NS(TCP_UNACKNOWLEDGED), "after %u ms",
+	      (unsigned)((coll_clock_ns() - since) / COLL_NS_PER_MS));
+	close(fd);
+	jam_close(&j);
+}
+
+/* One thread reads the end of the first rail, and another delivers notices before anybody has looked for the cause. */
+TEST(rails, the_cause_is_told_when_it_is_found)
+{
+	struct station s = {.sockets = "3"};
+	struct raw_peer p[RAILS];
+	struct coll_tcp_head head = {.type = COLL_TCP_LOST, .channel = 2, .credit_channel = COLL_TCP_NO_CHANNEL};
+	struct tcp_link *l;
+
+	REQUIRE(station_open(&s, 1) == COLL_OK);
+	for (unsigned k = 0; k < RAILS; k++)
+		REQUIRE(raw_connect_rail(&p[k], &s, 2, k));
+	l = raw_link(&s, 2, 1);
+	REQUIRE(UNTIL(&s, all_up(l)));
+	raw_seal(&p[0], &head);
+	raw_send(&p[0], &s, &head, sizeof(head));
+	close(p[0].fd);
+	pthread_mutex_lock(&l->base.lock);
+	while (l->state == LINK_UP)
+		coll_tcp_rx(l, 1 << 20);
+	pthread_mutex_unlock(&l->base.lock);
+	coll_link_table_notify(&s.in->links, &s.env, "tcp");
+	CHECK(s.downs == 0, "%s", s.cause);
+	CHECK(UNTIL(&s, s.downs == 1) && strstr(s.cause, "rail 3 of 3: ") != NULL, "%s", s.cause);
+	s.t->link_close(l);
 	close(p[1].fd);
 	close(p[2].fd);
 	station_close(&s);

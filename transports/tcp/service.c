@@ -17,6 +17,7 @@
 #include "base/delay.h"
 #include "tcp.h"
 #include "transports/tcp/accept.h"
+#include "transports/tcp/closing.h"
 #include "transports/tcp/connect.h"
 #include "transports/tcp/link.h"
 #include "transports/tcp/rails.h"
@@ -141,6 +142,8 @@ static uint32_t interval_ms(void *inst)
 
 	if (atomic_load(&in->connecting) > 0)
 		return COLL_DELAY_TCP_AGAIN_MS;
+	if (atomic_load(&in->closing_count) > 0)
+		return COLL_DELAY_REACTOR_SOON_MS;
 	if (in->pending_count > 0 || in->accept_off)
 		return COLL_DELAY_TCP_TICK_PENDING_MS;
 	if (atomic_load(&in->deaf) > 0)
@@ -202,5 +205,6 @@ void coll_tcp_service(void *inst)
 
 	coll_reactor_serve(&in->service);
 	coll_tcp_rails_tear(in);
+	coll_tcp_closing_serve(in);
 	coll_link_table_notify(&in->links, &in->env, "tcp");
 }

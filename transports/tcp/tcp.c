@@ -26,6 +26,7 @@
 #include "transports/common/registry.h"
 #include "transports/tcp/address.h"
 #include "transports/tcp/channel.h"
+#include "transports/tcp/closing.h"
 #include "transports/tcp/link.h"
 #include "transports/tcp/pairs.h"
 #include "transports/tcp/rails.h"
@@ -240,7 +241,7 @@ static void serve_all(void *inst)
 	coll_reactor_try(&((struct tcp_inst *)inst)->service);
 }
 
-/* Whether a closed link still owes the peer bytes. */
+/* Whether a closed link still owes the peer bytes, or the sockets that links have left do. */
 static bool owes(struct coll_peer_link *base)
 {
 	struct tcp_link *l = (struct tcp_link *)base;
@@ -253,6 +254,7 @@ static bool owes(struct coll_peer_link *base)
 	more = l->state == LINK_CONNECTING && l->base.lingering;
 	more |= l->state == LINK_UP && (l->queue_count > 0 || (ioctl(l->fd, SIOCOUTQ, &unsent) == 0 && unsent > 0));
 	pthread_mutex_unlock(&l->base.lock);
+	more |= coll_tcp_closing_serve(l->inst);
 	return more;
 }
 
@@ -277,6 +279,7 @@ static void tcp_fini(void *inst)
 		close_fd(l->attempt.fd);
 		coll_tcp_link_free(l);
 	}
+	coll_tcp_closing_fini(in);
 	for (int i = 0; in->pending != NULL && i < TCP_PENDING_MAX; i++)
 		close_fd(in->pending[i].fd);
 	close_fd(in->listen_fd);

@@ -80,6 +80,7 @@ struct coll_tcp_pair {
 
 struct tcp_link;
 struct tcp_inst;
+struct tcp_closing;
 
 /* What senders and receivers share; the handle of channel_open points here. */
 struct tcp_channel {
@@ -187,6 +188,7 @@ struct tcp_link {
 	_Atomic uint32_t generation;
 	enum tcp_state state;
 	bool bye_seen;
+	bool unjudged;              /* of several rails, broken: link_down waits for coll_tcp_rails_tear() */
 	unsigned lost;              /* the peer ends the link because of rail lost - 1; 0: it has not said so */
 	bool near;                  /* same network namespace: the kernel itself tells of deaths */
 	char where[TCP_WHERE_TEXT]; /* while it is up: "eth1, 10.0.1.1 to 10.0.1.2"; near: "" */
@@ -272,6 +274,8 @@ struct tcp_inst {
 	int data_epoll;
 	int reserve_fd; /* given up to refuse a connection when descriptors are out */
 
+	struct tcp_closing *closing; /* links.lock; see closing.c */
+	_Atomic uint32_t closing_count;
 	struct coll_link_table links;
 	struct tcp_link **up; /* for progress; links.lock */
 	uint32_t up_cap;
