@@ -307,6 +307,7 @@ static void different(struct rank *r)
 	CHECK(cuda_user_capture(r->handle));
 	CHECK(coll_all_reduce(r->in, r->out, r->me ? COUNT : 5, COLL_F32, COLL_SUM, r->comm, r->stream) == COLL_OK);
 	exec = end_capture(r);
+	CHECK(coll_barrier(r->comm, NULL) == COLL_OK); /* all have captured it */
 	launch(r, exec);
 	failed(r, "[COLL-3101]", -1);
 	launch(r, exec);
@@ -321,6 +322,7 @@ static void absent(struct rank *r)
 	CHECK(cuda_user_capture(r->handle));
 	CHECK(sum(r, r->out) == COLL_OK);
 	exec = end_capture(r);
+	CHECK(coll_barrier(r->comm, NULL) == COLL_OK);
 	if (r->me < r->size - 1)
 		launch(r, exec);
 	failed(r, "is late", r->size - 1);
