@@ -436,8 +436,8 @@ static int differs(const struct coll_mapped *d, const struct coll_job *job, stru
 }
 
 /* Whether a rank that has failed may have spoilt the call: its stream signals behind a fill that its guard has stopped,
- * or it has given memory back to its user which was read after that. This rank is going to hear of the failure. Acquire:
- * what the device has ended came behind the guard of that rank, if its fill did. */
+ * or it has given memory back to its user which was read after that. This rank is going to hear of the failure.
+ * Acquire: what the device has ended came behind the guard of that rank, if its fill did. */
 static bool is_spoilt(const struct coll_mapped *d, const struct coll_mapped_call *call)
 {
 	bool spoilt = false;
@@ -503,8 +503,7 @@ void coll_mapped_release(struct coll_comm *comm)
 		atomic_store(&d->lent,
 		             atomic_load(&d->lends) && !is_past(&d->page->finished, atomic_load(&d->page->enqueued)));
 		/* In front of the guard: the kernels of these have not seen it. */
-		atomic_store_explicit(&d->page->sound,
-		                      atomic_load_explicit(&d->page->signalled, memory_order_acquire),
+		atomic_store_explicit(&d->page->sound, atomic_load_explicit(&d->page->signalled, memory_order_acquire),
 		                      memory_order_relaxed);
 	}
 	/* The guard first: a kernel that starts because a wait has ended sees it. */

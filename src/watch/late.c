@@ -101,8 +101,8 @@ bool coll_late_find(struct coll_comm *comm, const struct coll_wait *w, const str
 		return false;
 	note_turn(comm, w->record, peer, end);
 	l->turn_ns = 0;
-	/* A member that failed first has left, and looks as if it had not come. Its note came before its answer, and is the
-	 * better verdict: the wait reads it first. */
+	/* A member that failed first has left, and looks as if it had not come. Its note came before its answer, and is
+	 * the better verdict: the wait reads it first. */
 	if (atomic_load_explicit(&comm->ctx->alarm, memory_order_acquire) != comm->alarm_seen)
 		return false;
 	if (end < comm->size && now - l->begun_ns < COLL_DELAY_NS(LATE_ALL))
