@@ -213,8 +213,8 @@ static void an_abort_waits_for_no_held_stream(void)
 	job_run(2, held, NULL, staged, LIMIT_S);
 }
 
-/* Rank 0 aborts before its stream has come to the call, and the stream then passes over it. Rank 1 looks when all of that
- * has happened: its kernels have read a slot that was not filled. */
+/* Rank 0 aborts before its stream has come to the call, and the stream then passes over it. Rank 1 looks when all of
+ * that has happened: its kernels have read a slot that was not filled. */
 static void passed_over(struct job_rank *r)
 {
 	_Atomic uint32_t *word = NULL;
