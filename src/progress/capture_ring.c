@@ -132,6 +132,8 @@ static coll_status open_capture(struct coll_comm *comm, struct coll_error_box *e
 	struct coll_capture *c = calloc(1, sizeof(*c));
 	coll_status st = COLL_ERR_MEMORY;
 
+	if (c)
+		c->region.fd = -1;
 	for (int half = 0; half < 2 && c; half++)
 		c->numbers[half] = calloc((size_t)comm->size, sizeof(*c->numbers[half]));
 	if (!c || !c->numbers[0] || !c->numbers[1] || coll_run_create(&c->direct_run) != COLL_OK)

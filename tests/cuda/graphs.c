@@ -6,6 +6,7 @@
  * usage: graphs [-t RANKS] SCENARIO [LAUNCHES]
  */
 #define PLAIN_OWN_MAIN
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -370,6 +371,18 @@ static void all(void)
 		pthread_join(thread[i], NULL);
 }
 
+/* Nor is a descriptor of the program closed. */
+static void all_and_input(void)
+{
+	const int null = open("/dev/null", O_RDONLY);
+
+	dup2(null, STDIN_FILENO);
+	if (null != STDIN_FILENO)
+		close(null);
+	all();
+	CHECK(fcntl(STDIN_FILENO, F_GETFD) != -1, "standard input is closed");
+}
+
 int main(int argc, char **argv)
 {
 	if (argc > 2 && strcmp(argv[1], "-t") == 0) {
@@ -379,6 +392,6 @@ int main(int argc, char **argv)
 	how = argc > 1 ? argv[1] : "";
 	if (argc > 2)
 		launches = atoi(argv[2]);
-	plain_run_cases(how, &(struct plain_case){how, all}, 1, NULL);
+	plain_run_cases(how, &(struct plain_case){how, all_and_input}, 1, NULL);
 	return plain_summary();
 }

@@ -51,9 +51,28 @@ static size_t rest_of_first(const struct tcp_link *l, char *to)
 	return whole - l->sent;
 }
 
-/* The service thread looks at the list at each tick. The first socket makes it set its timer: it takes the kick after
- * the count, which was written before, and reads the count when it sets the timer. The list itself is behind the lock.
- * So nothing rests on the order of the count beside other memory. */
+static bool only_later(int error)
+{
+	return error == EAGAIN || error == EWOULDBLOCK || error == EINTR || error == ENOBUFS || error == ENOMEM;
+}
+
+/* False: the connection is broken. */
+static bool deliver(struct tcp_closing *c)
+{
+	ssize_t n;
+
+	if (c->sent == c->len_bytes)
+		return true;
+	n = send(c->fd, c->bytes + c->sent, c->len_bytes - c->sent, MSG_NOSIGNAL | MSG_DONTWAIT);
+	if (n < 0)
+		return only_later(errno);
+	c->sent += (size_t)n;
+	return c->sent < c->len_bytes || shutdown(c->fd, SHUT_WR) == 0;
+}
+
+/* The service thread looks at the list at each tick, and so does each progress. The first socket makes it set its
+ * timer: it takes the kick after the count, which was written before, and reads the count when it sets the timer. The
+ * list itself is behind the lock. So nothing rests on the order of the count beside other memory. */
 void coll_tcp_closing_begin(struct tcp_link *l, const struct coll_tcp_head *last)
 {
 	struct coll_tcp_head head = *last;
@@ -74,29 +93,11 @@ void coll_tcp_closing_begin(struct tcp_link *l, const struct coll_tcp_head *last
 	c->deadline_ns = coll_clock_ns() + COLL_DELAY_NS(TCP_UNACKNOWLEDGED);
 	c->sent = 0;
 	c->len_bytes = rest + sizeof(head);
+	(void)deliver(c); /* a broken connection is found again when the list is served */
 	c->next = in->closing;
 	in->closing = c;
 	if (atomic_fetch_add(&in->closing_count, 1) == 0)
 		coll_reactor_kick(&in->service);
-}
-
-static bool only_later(int error)
-{
-	return error == EAGAIN || error == EWOULDBLOCK || error == EINTR || error == ENOBUFS || error == ENOMEM;
-}
-
-/* False: the connection is broken. */
-static bool deliver(struct tcp_closing *c)
-{
-	ssize_t n;
-
-	if (c->sent == c->len_bytes)
-		return true;
-	n = send(c->fd, c->bytes + c->sent, c->len_bytes - c->sent, MSG_NOSIGNAL | MSG_DONTWAIT);
-	if (n < 0)
-		return only_later(errno);
-	c->sent += (size_t)n;
-	return c->sent < c->len_bytes || shutdown(c->fd, SHUT_WR) == 0;
 }
 
 /* False: the connection is broken. *ended: the peer has closed its end. */

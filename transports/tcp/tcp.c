@@ -457,6 +457,8 @@ static int tcp_progress(void *inst)
 		coll_tcp_rails_tear(in);
 		coll_link_table_notify(&in->links, &in->env, "tcp");
 	}
+	if (atomic_load_explicit(&in->closing_count, memory_order_relaxed) > 0)
+		coll_tcp_closing_serve(in);
 	return happened;
 }
 
