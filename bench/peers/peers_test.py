@@ -403,7 +403,8 @@ def test_devices_on_the_stand_in_driver():
     rows = [line.split("  ") for line in text.splitlines() if line.strip().startswith(("size ", "8 B", "64 B"))]
     rows = [[cell.strip() for cell in row if cell.strip()] for row in rows]
     same(rows[0][:5], ["size", "direct", "direct, threads", "staged", "host"])
-    same([len(row) == len(rows[0]) and all(float(cell) > 0 for cell in row[1:]) for row in rows[1:]], [True, True])
+    # A short call of so few iterations may take 0.0 us.
+    same([len(row) == len(rows[0]) and all(float(cell) >= 0 for cell in row[1:]) for row in rows[1:]], [True, True])
 
 
 def test_devices_without_a_driver():
