@@ -148,9 +148,9 @@ class Machine:
 
 
 class Rank:
-    def __init__(self, rank, size, store):
+    def __init__(self, rank, size, store, met):
         self.nccl = Nccl()
-        self.rank, self.size, self.store = rank, size, store
+        self.rank, self.size, self.store, self.met = rank, size, store, met
         self.at = Machine(self.nccl, rank % DEVICES)
         self.comm = pointer()
         self.s = self.at.stream
@@ -345,6 +345,8 @@ def torch_abort(r):
     create(r, "abort", 0)
     child, c = pointer(), config(splitShare=1)
     n.ncclCommSplit(r.comm, 0, r.rank, ctypes.byref(child), ctypes.byref(c))
+    # An abort ends what other ranks have not left, the split included.
+    r.met.wait(LIMIT_S)
     x = r.at.put([1.0] * 100, FLOAT32)
     if r.rank > 0 and r.at.cuda:
         # Another rank may have aborted it by now.
@@ -356,6 +358,7 @@ def torch_abort(r):
     r.at.wait()  # nothing is pending any more
     create(r, "again", 1)
     collectives_of_torch(r, r.comm, r.rank, r.size)
+    r.met.wait(LIMIT_S)
     n.ncclCommAbort(r.comm)
 
 
@@ -413,11 +416,12 @@ def cupy(size, store):
 
 # ---- Running ------------------------------------------------------------------------------------
 
-def run_rank(program, rank, size, store):
+def run_rank(program, rank, size, store, met):
     try:
-        program(Rank(rank, size, store))
+        program(Rank(rank, size, store, met))
     except BaseException:
-        traceback.print_exc()
+        traceback.print_exc(file=sys.stdout)
+        sys.stdout.flush()
         os._exit(1)
 
 
@@ -425,7 +429,8 @@ def run_alone(program, size, store):
     try:
         program(size, store)
     except BaseException:
-        traceback.print_exc()
+        traceback.print_exc(file=sys.stdout)
+        sys.stdout.flush()
         os._exit(1)
 
 
@@ -435,7 +440,8 @@ def run(program, size):
     if program is cupy:
         ranks = [fork.Process(target=run_alone, args=(program, size, store))]
     else:
-        ranks = [fork.Process(target=run_rank, args=(program, k, size, store)) for k in range(size)]
+        met = fork.Barrier(size)
+        ranks = [fork.Process(target=run_rank, args=(program, k, size, store, met)) for k in range(size)]
     for p in ranks:
         p.start()
     until = time.monotonic() + LIMIT_S
