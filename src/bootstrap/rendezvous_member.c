@@ -41,8 +41,9 @@ struct member {
 	struct coll_rng rng;
 	int *notices; /* ranks attached below, not yet reported upwards */
 	int notice_count;
-	char cause[160];   /* why the last try failed */
-	char waiting[400]; /* what the root is waiting for */
+	char cause[160];    /* why the last try failed */
+	char stranger[160]; /* the last try that found somebody else, if any */
+	char waiting[400];  /* what the root is waiting for */
 };
 
 static int root_rank(const struct member *m)
@@ -176,13 +177,16 @@ static void seek(struct member *m, enum phase phase)
 	m->seek_since_ns = m->next_try_ns = coll_clock_ns();
 }
 
-static void try_again(struct member *m, const char *cause)
+/* The try has failed because of `why`; NULL: for the cause that the connection names. */
+static void try_again(struct member *m, const char *why)
 {
 	const struct coll_address a = target(m, m->target);
 	char place[120];
 
 	coll_address_text(&a, place, sizeof(place));
-	snprintf(m->cause, sizeof(m->cause), "%.90s: %.60s", place, cause);
+	snprintf(m->cause, sizeof(m->cause), "%.90s: %.60s", place, why ? why : m->up.cause);
+	if (m->up.stranger)
+		memcpy(m->stranger, m->cause, sizeof(m->stranger));
 	coll_wire_close(&m->up);
 	if (m->phase == SEEK_PARENT && coll_clock_ns() - m->seek_since_ns > COLL_DELAY_NS(RENDEZVOUS_ATTACH)) {
 		m->adopt = true;
@@ -196,12 +200,8 @@ static void try_next(struct member *m)
 {
 	const struct coll_address a = target(m, m->target);
 
-	if (!coll_wire_connect(&m->up, &a, m->room.how->key)) {
-		char cause[sizeof(m->up.cause)];
-
-		memcpy(cause, m->up.cause, sizeof(cause));
-		try_again(m, cause);
-	}
+	if (!coll_wire_connect(&m->up, &a, m->room.how->key))
+		try_again(m, NULL);
 }
 
 static uint64_t try_deadline(const struct member *m)
@@ -330,10 +330,7 @@ static void watch_up(struct member *m)
 	if (m->phase == DONE || m->up.fd < 0)
 		return;
 	if (m->up.state == COLL_WIRE_CLOSED) {
-		char cause[sizeof(m->up.cause)];
-
-		memcpy(cause, m->up.cause, sizeof(cause));
-		try_again(m, cause);
+		try_again(m, NULL);
 	} else if (coll_clock_ns() > try_deadline(m)) {
 		try_again(m, "no answer");
 	} else if (m->up.state == COLL_WIRE_OPEN && !m->introduced) {
@@ -407,23 +404,28 @@ static void too_late(struct member *m)
 {
 	const struct coll_rendezvous_point *how = m->room.how;
 	const int ms = how->settings->create_timeout_ms;
+	char why[sizeof(m->cause) + sizeof(m->stranger) + 16];
 
+	/* A stranger that has gone since is still what most likely explains it. */
+	if (m->stranger[0] && strcmp(m->stranger, m->cause) != 0)
+		snprintf(why, sizeof(why), "%s; before: %s", m->cause, m->stranger);
+	else
+		snprintf(why, sizeof(why), "%s", m->cause);
 	if (m->phase == IN_PLACE)
 		room_fail(&m->room, COLL_ERR_BOOTSTRAP, -1, "the job was not complete within %d ms: %s", ms,
 		          m->waiting[0] ? m->waiting : "the root did not report which ranks are missing");
 	else if (m->phase == SEEK_PARENT)
 		room_fail(&m->room, COLL_ERR_BOOTSTRAP, m->parent, "rank %d does not answer within %d ms (%s)",
-		          m->parent, ms, m->cause);
+		          m->parent, ms, why);
 	else if (how->hosted)
 		room_fail(
 		        &m->room, COLL_ERR_BOOTSTRAP, -1,
 		        "the maker of coll_config.id does not answer within %d ms (%s): its process has ended, or the "
 		        "id was used before",
-		        ms, m->cause);
+		        ms, why);
 	else
 		room_fail(&m->room, COLL_ERR_BOOTSTRAP, 0,
-		          "rank 0 does not answer at the rendezvous (%s) within %d ms (%s)", how->root_text, ms,
-		          m->cause);
+		          "rank 0 does not answer at the rendezvous (%s) within %d ms (%s)", how->root_text, ms, why);
 }
 
 /* The root can name the missing ranks: ranks that have their place give it time to do so. */

@@ -262,6 +262,7 @@ static void client_greeting(struct coll_wire *w)
 	uint64_t p;
 
 	if (!is_magic(w)) {
+		w->stranger = true;
 		fail(w, "another program answers there");
 		return;
 	}
@@ -270,6 +271,7 @@ static void client_greeting(struct coll_wire *w)
 	memcpy(&a, w->in, sizeof(a));
 	memcpy(w->server_nonce, a.nonce, 16);
 	if (a.proof != proof(w, 'S')) {
+		w->stranger = true;
 		fail(w, "another job answers there (its key differs)");
 		return;
 	}
