@@ -65,6 +65,7 @@ class Suite(Cases):
         self.launched(f"one on the heels of another {n}", n, self.rank("cuda_graphs", "chase", 300))
         self.launched(f"groups that differ {n}", n, self.rank("cuda_graphs", "groups", 10), **SMALL)
         self.launched(f"groups on host memory {n}", n, self.rank("cuda_graphs", "together", 10), **SMALL)
+        self.case(f"groups that differ {n} threads", self.rank("cuda_graphs", "-t", n, "groups", 10), 300, SOFTCUDA_QUEUES="32", **SMALL)
         self.launched(f"groups that differ {n} staged", n, self.rank("cuda_graphs", "groups", 10), COLL_DEVICE_DIRECT="0")
         for name in ("different", "absent"):
             self.launched(f"{name} {n}", n, self.rank("cuda_graphs", name), COLL_ARRIVAL_TIMEOUT_MS="1500")

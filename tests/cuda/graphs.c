@@ -342,7 +342,7 @@ static void *run(void *arg)
 	                 {"groups", groups}, {"together", groups}, {"different", different}, {"absent", absent}};
 	struct rank *r = arg;
 
-	open_rank(r);
+	REQUIRE(cuda_user_enter(r->in));
 	for (size_t i = 0; r->stream && i < sizeof(scenarios) / sizeof(scenarios[0]); i++)
 		if (strcmp(how, scenarios[i].name) == 0)
 			scenarios[i].run(r);
@@ -361,8 +361,11 @@ static void all(void)
 	cfg.device = getenv("COLL_DEVICE") ? NULL : "cuda";
 	st = threads ? coll_comm_create_all(comms, threads, &cfg) : coll_comm_create(comms, &cfg);
 	REQUIRE(st == COLL_OK, "%s", coll_last_error(NULL)->message);
-	for (int i = 0; i < threads || i == 0; i++)
+	/* Before any thread launches: a stream's creation waits for the device that threads share. */
+	for (int i = 0; i < threads || i == 0; i++) {
 		ranks[i].comm = comms[i];
+		open_rank(&ranks[i]);
+	}
 	if (!threads)
 		run(&ranks[0]);
 	for (int i = 0; i < threads; i++)
