@@ -233,6 +233,7 @@ static void *waiting_rank(void *arg)
 	const bool destroys = j->wait->call == drain;
 	void *buffer = calloc(LARGE, sizeof(float));
 
+	mine.callers = true;
 	if (j->rank == 0) {
 		arm(2);
 		check_end(j->wait->name, j->wait->call(j->comm, buffer), 2);
@@ -308,6 +309,7 @@ static void *operation_rank(void *arg)
 	coll_operation *op;
 	float x[2] = {1, 1};
 
+	mine.callers = true;
 	d.in = d.out = x;
 	d.count = 2;
 	OK(j->comm, coll_operation_prepare(&op, &d, j->comm));
@@ -359,6 +361,7 @@ static void *group_rank(void *arg)
 	float x = 1;
 	coll_status st;
 
+	mine.callers = true;
 	while (j->rank == 1 && atomic_load(j->stage) == 0)
 		sched_yield();
 	if (j->rank == 0)
