@@ -268,6 +268,7 @@ static bool create_two(coll_comm **comms)
 	cfg.settings = settings;
 	cfg.log = getenv("VERBOSE") ? NULL : swallow;
 	cfg.interrupt = hook;
+	mine.callers = true;
 	return coll_comm_create_all(comms, 2, &cfg) == COLL_OK;
 }
 
@@ -512,7 +513,6 @@ static void no_other_thread(void)
 {
 	coll_comm *comms[2];
 
-	mine.callers = true;
 	CHECK(create_two(comms));
 	for (int r = 0; r < 2; r++)
 		coll_comm_abort(comms[r], "the end");
