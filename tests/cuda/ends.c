@@ -132,6 +132,14 @@ static void a_stream_is_destroyed_with_work(void)
 
 /* ---- A stream that is held ---- */
 
+struct held_call {
+	coll_stream *stream;
+	void *handle;
+	_Atomic uint32_t *word; /* rank 0: 1 lets the stream go on */
+	int *x, *y;             /* of n elements */
+	size_t n;
+};
+
 /* The stream waits until the word is 1. */
 static _Atomic uint32_t *hold(const struct job_rank *r, void *stream)
 {
@@ -146,16 +154,16 @@ static _Atomic uint32_t *hold(const struct job_rank *r, void *stream)
 }
 
 /* The program lets the stream go on: it ends in order, and nothing was written. */
-static void let_go(const struct job_rank *r, _Atomic uint32_t *word, void *stream, const int *y, size_t n)
+static void let_go(const struct job_rank *r, const struct held_call *c)
 {
-	int *x = malloc(n * sizeof(*x));
+	int *x = malloc(c->n * sizeof(*x));
 
-	atomic_store(word, 1);
-	if (DRIVER(cuStreamSynchronize)(stream) != CUDA_SUCCESS)
+	atomic_store(c->word, 1);
+	if (DRIVER(cuStreamSynchronize)(c->handle) != CUDA_SUCCESS)
 		job_wrong(r, "the stream does not end in order");
-	if (!cuda_user_read(x, y, n * sizeof(*x)))
+	if (!cuda_user_read(x, c->y, c->n * sizeof(*x)))
 		job_wrong(r, "cannot read device memory");
-	for (size_t i = 0; i < n; i++)
+	for (size_t i = 0; i < c->n; i++)
 		if (x[i] != -1) {
 			job_wrong(r, "element %zu was written after the end of the communicator", i);
 			break;
@@ -177,32 +185,40 @@ static int *own_memory(const struct job_rank *r, size_t n)
 	return (int *)(uintptr_t)at;
 }
 
+/* A stream and memory for a call; that of rank 0 is held. */
+static void prepare_held(struct job_rank *r, struct held_call *c, size_t n, bool held)
+{
+	c->stream = make_stream(r, &c->handle);
+	c->n = n;
+	c->x = own_memory(r, n);
+	c->y = own_memory(r, n);
+	c->word = held && r->rank == 0 ? hold(r, c->handle) : NULL;
+}
+
+static void call_held(struct job_rank *r, struct held_call *c)
+{
+	prepare_held(r, c, COUNT, true);
+	sum(r, c->x, c->y, COUNT, c->stream, "a call");
+	job_meet(r, 0);
+}
+
 static void held(struct job_rank *r)
 {
-	_Atomic uint32_t *word = NULL;
-	coll_stream *stream;
+	struct held_call c;
 	double begun;
-	void *handle;
-	int *x, *y;
 
-	stream = make_stream(r, &handle);
-	x = own_memory(r, COUNT);
-	y = own_memory(r, COUNT);
-	if (r->rank == 0)
-		word = hold(r, handle);
-	sum(r, x, y, COUNT, stream, "a call");
-	job_meet(r, 0);
+	call_held(r, &c);
 	begun = now_s();
 	if (r->rank == 0)
 		job_ok(r, coll_comm_abort(r->comm, "held"), "abort");
-	if (coll_stream_wait(stream, -1) == COLL_OK)
+	if (coll_stream_wait(c.stream, -1) == COLL_OK)
 		job_wrong(r, "no error");
-	coll_stream_destroy(&stream);
+	coll_stream_destroy(&c.stream);
 	coll_comm_destroy(&r->comm);
 	if (now_s() - begun > 30)
 		job_wrong(r, "the end took %.0f s", now_s() - begun);
 	if (r->rank == 0)
-		let_go(r, word, handle, y, COUNT);
+		let_go(r, &c);
 }
 
 static void an_abort_waits_for_no_held_stream(void)
@@ -217,31 +233,22 @@ static void an_abort_waits_for_no_held_stream(void)
  * that has happened: its kernels have read a slot that was not filled. */
 static void passed_over(struct job_rank *r)
 {
-	_Atomic uint32_t *word = NULL;
-	coll_stream *stream;
+	struct held_call c;
 	coll_status st;
-	void *handle;
-	int *x, *y;
 
-	stream = make_stream(r, &handle);
-	x = own_memory(r, COUNT);
-	y = own_memory(r, COUNT);
-	if (r->rank == 0)
-		word = hold(r, handle);
-	sum(r, x, y, COUNT, stream, "a call");
-	job_meet(r, 0);
+	call_held(r, &c);
 	if (r->rank == 0) {
 		job_ok(r, coll_comm_abort(r->comm, "passed over"), "abort");
-		coll_stream_wait(stream, -1);
-		let_go(r, word, handle, y, COUNT);
+		coll_stream_wait(c.stream, -1);
+		let_go(r, &c);
 	}
 	job_meet(r, 1);
 	if (r->rank == 1) {
-		st = coll_stream_wait(stream, -1);
+		st = coll_stream_wait(c.stream, -1);
 		if (st == COLL_OK || !strstr(coll_last_error(r->comm)->message, "passed over"))
 			job_wrong(r, "a call that rank 0 passed over is %d", (int)st);
 	}
-	coll_stream_destroy(&stream);
+	coll_stream_destroy(&c.stream);
 	coll_comm_destroy(&r->comm);
 }
 
@@ -264,31 +271,24 @@ struct broken {
 static void broken(struct job_rank *r)
 {
 	const struct broken *how = r->arg;
-	_Atomic uint32_t *word = NULL;
-	coll_stream *stream;
+	struct held_call c;
 	coll_status st;
-	void *handle;
-	int *x, *y;
 
-	stream = make_stream(r, &handle);
-	x = own_memory(r, LONG);
-	y = own_memory(r, LONG);
-	if (r->rank == 0 && how->held)
-		word = hold(r, handle);
+	prepare_held(r, &c, LONG, how->held);
 	job_meet(r, 0);
 	if (r->rank == 0)
 		((void (*)(const char *, int, int))driver_symbol("softcuda_refuse"))(
 		        "cuLaunchKernel", how->launch, CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES);
-	st = coll_all_reduce(x, y, LONG, COLL_I32, COLL_SUM, r->comm, stream);
+	st = coll_all_reduce(c.x, c.y, LONG, COLL_I32, COLL_SUM, r->comm, c.stream);
 	if (st == COLL_OK)
-		st = coll_stream_wait(stream, -1);
+		st = coll_stream_wait(c.stream, -1);
 	job_said(r, r->comm, st);
 	if (st == COLL_OK || !strstr(coll_last_error(r->comm)->message, "701"))
 		job_wrong(r, "the error is %d %s", (int)st, coll_last_error(r->comm)->message);
-	coll_stream_destroy(&stream);
+	coll_stream_destroy(&c.stream);
 	coll_comm_destroy(&r->comm);
-	if (word)
-		let_go(r, word, handle, y, LONG);
+	if (c.word)
+		let_go(r, &c);
 	else if (driver_calls("cuMemHostRegister") != driver_calls("cuMemHostUnregister"))
 		job_wrong(r, "%ld ranges stay pinned",
 		          driver_calls("cuMemHostRegister") - driver_calls("cuMemHostUnregister"));
