@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 
@@ -9,6 +10,7 @@ import coll
 
 
 def main() -> int:
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # a reader that has gone, as `head` does, is no error
     print(f"libcoll {coll.version}")
     print(f"library  {coll.get_library()}")
     print(f"package  {coll.__path__[0]}")
