@@ -365,9 +365,14 @@ void coll_mapped_graphs_release(struct coll_comm *comm)
 }
 
 /* Behind the release: kernels that start from now on leave all memory alone, so only those that run already matter. */
-bool coll_mapped_graphs_have_left(const struct coll_mapped *d)
+bool coll_mapped_graphs_have_left(struct coll_mapped *d)
 {
-	const struct mapped_graphs *g = &d->graphs;
+	const struct mapped_graphs *g = d ? &d->graphs : NULL;
 
-	return !g->words || g->given == g->left || (full(d, 0) == 0 && full(d, 1) == 0);
+	if (!g || !g->words)
+		return true;
+	if (g->given != g->left && (full(d, 0) != 0 || full(d, 1) != 0))
+		return false;
+	atomic_store(&d->page->graph_left, atomic_load(&d->page->graph_given));
+	return true;
 }

@@ -46,8 +46,6 @@ uint32_t coll_mapped_graph_deal(struct coll_mapped_call *call, uint32_t sync);
 /* All of the call, in a stream that is being captured. */
 coll_status coll_mapped_graph_put(const struct coll_comm *comm, const struct coll_job *job,
                                   const struct coll_mapped_call *call, coll_device_stream stream);
-/* The communicator ends: whether its device has left the memory of other ranks. */
-bool coll_mapped_graphs_have_left(const struct coll_mapped *d);
 
 /* ---- Drivers; the lock is held ---- */
 
@@ -62,5 +60,7 @@ void coll_mapped_graph_where(void *arg, const struct coll_job *job, const struct
 bool coll_mapped_graph_waits_for_stream(const struct coll_comm *comm);
 /* The guard is set: all streams pass, for good. */
 void coll_mapped_graphs_release(struct coll_comm *comm);
+/* And whether the device has left the memory of other ranks, which are told. */
+bool coll_mapped_graphs_have_left(struct coll_mapped *d);
 
 #endif

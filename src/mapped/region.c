@@ -490,11 +490,7 @@ static bool wait_for_graphs(struct coll_mapped *d, uint64_t until)
 {
 	while (!coll_mapped_graphs_have_left(d) && coll_clock_ns() < until)
 		nanosleep(&(struct timespec){.tv_nsec = (long)COLL_DELAY_NS(KERNELS_LOOK)}, NULL);
-	if (!coll_mapped_graphs_have_left(d))
-		return false;
-	if (d->page)
-		atomic_store(&d->page->graph_left, atomic_load(&d->page->graph_given));
-	return true;
+	return coll_mapped_graphs_have_left(d);
 }
 
 void coll_mapped_destroy(struct coll_comm *comm, bool stuck, struct coll_device_region *keep)

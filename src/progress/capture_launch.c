@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
+#include "base/delay.h"
 #include "base/hash.h"
 #include "core/error.h"
 #include "engine/run.h"
@@ -292,6 +294,7 @@ static void release(struct coll_comm *comm)
 		let_go(c, i, CAPTURE_RELEASED);
 	coll_mapped_graphs_release(comm);
 	c->ended = true;
+	c->leave_until_ns = coll_clock_ns() + COLL_DELAY_NS(DEVICE_DRAIN);
 }
 
 bool coll_capture_poll(struct coll_comm *comm)
@@ -310,7 +313,9 @@ bool coll_capture_poll(struct coll_comm *comm)
 	if (c->closing && !c->ended && !c->active && !c->direct)
 		release(comm);
 	if (c->ended) {
-		if (!c->active && !c->direct)
+		/* Others wait for a device that reads their memory until they hear that it has left. */
+		if (!c->active && !c->direct &&
+		    (coll_mapped_graphs_have_left(comm->mapped) || coll_clock_ns() >= c->leave_until_ns))
 			coll_inflight_unkeep(comm);
 		return moved;
 	}

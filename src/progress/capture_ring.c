@@ -97,12 +97,14 @@ static coll_status open_ring(struct coll_comm *comm, struct coll_capture *c, str
 	c->words = (struct capture_words *)((char *)c->ring->memory + COLL_STAGE_PAGE / 2);
 	for (int i = 0; i < CAPTURE_SLOTS; i++)
 		atomic_store_explicit(&c->words->go[i], CAPTURE_CLEAR, memory_order_relaxed);
+	st = d->table->fence_create(d, &c->fence);
+	if (st != COLL_OK) {
+		coll_device_error(d, err);
+		return st;
+	}
 	ring = direct_ring(c->ring, c->words);
 	coll_mapped_graphs_open(comm, &ring);
-	st = d->table->fence_create(d, &c->fence);
-	if (st != COLL_OK)
-		coll_device_error(d, err);
-	return st;
+	return COLL_OK;
 }
 
 static void free_capture(struct coll_capture *c)

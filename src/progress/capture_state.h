@@ -76,6 +76,7 @@ struct coll_capture {
 	uint64_t *numbers[2];       /* of messages, by half and rank */
 	unsigned polls;
 	bool closing, ended;
+	uint64_t leave_until_ns; /* ended */
 
 	/* Lock: what the device is in, and how many of its tiles have been seen, given and left. */
 	struct coll_captured *active;

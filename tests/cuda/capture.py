@@ -69,6 +69,9 @@ class Suite(Cases):
         self.launched(f"groups that differ {n} staged", n, self.rank("cuda_graphs", "groups", 10), COLL_DEVICE_DIRECT="0")
         for name in ("different", "absent"):
             self.launched(f"{name} {n}", n, self.rank("cuda_graphs", name), COLL_ARRIVAL_TIMEOUT_MS="1500")
+        for seed in range(3):
+            self.case(f"aborted {n + 2} threads {seed}", self.rank("cuda_graphs", "-t", n + 2, "aborted", 40), 300, SOFTCUDA_QUEUES="32",
+                      SOFTCUDA_SEED=str(seed))
         for wanted in ("direct", "staged"):
             self.launched(f"way {n} {wanted}", n, self.rank("cuda_graphs", "way"), STAGED_WANTED=wanted,
                           COLL_DEVICE_DIRECT=str(int(wanted == "direct")))

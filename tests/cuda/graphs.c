@@ -331,7 +331,38 @@ static void absent(struct rank *r)
 	cuda_user_exec_destroy(exec);
 }
 
+/* Rank 0 aborts while graphs are launched one after the other. */
+static void aborted(struct rank *r)
+{
+	void *exec;
+
+	r->local += (uint64_t)getpid();
+	CHECK(cuda_user_capture(r->handle));
+	CHECK(sum(r, r->out) == COLL_OK);
+	exec = end_capture(r);
+	coll_barrier(r->comm, NULL); /* all have captured it, or it is over already */
+	for (int i = 0; i < launches; i++)
+		CHECK(cuda_user_launch(exec, r->handle));
+	if (r->me == 0) {
+		usleep((useconds_t)pick(&r->local, 30000));
+		CHECK(coll_comm_abort(r->comm, "enough") == COLL_OK);
+	}
+	CHECK(cuda_user_synchronize(r->handle));
+	failed(r, "enough", 0);
+	cuda_user_exec_destroy(exec);
+}
+
 /* ---- Ranks ---- */
+
+static atomic_int stayed;
+
+static void watch_log(void *arg, int level, const char *text)
+{
+	(void)arg;
+	(void)level;
+	if (strstr(text, "COLL-5113"))
+		atomic_fetch_add(&stayed, 1);
+}
 
 static void *run(void *arg)
 {
@@ -339,14 +370,14 @@ static void *run(void *arg)
 		const char *name;
 		void (*run)(struct rank *r);
 	} scenarios[] = {{"kinds", kinds},   {"bytes", bytes},     {"way", way_of_launch},   {"chase", chase},
-	                 {"groups", groups}, {"together", groups}, {"different", different}, {"absent", absent}};
+	                 {"groups", groups}, {"together", groups}, {"different", different}, {"absent", absent},
+	                 {"aborted", aborted}};
 	struct rank *r = arg;
 
 	REQUIRE(cuda_user_enter(r->in));
 	for (size_t i = 0; r->stream && i < sizeof(scenarios) / sizeof(scenarios[0]); i++)
 		if (strcmp(how, scenarios[i].name) == 0)
 			scenarios[i].run(r);
-	close_rank(r);
 	return NULL;
 }
 
@@ -359,6 +390,7 @@ static void all(void)
 	coll_status st;
 
 	cfg.device = getenv("COLL_DEVICE") ? NULL : "cuda";
+	cfg.log = strcmp(how, "aborted") == 0 ? watch_log : NULL;
 	st = threads ? coll_comm_create_all(comms, threads, &cfg) : coll_comm_create(comms, &cfg);
 	REQUIRE(st == COLL_OK, "%s", coll_last_error(NULL)->message);
 	/* Before any thread launches: a stream's creation waits for the device that threads share. */
@@ -372,6 +404,10 @@ static void all(void)
 		REQUIRE(pthread_create(&thread[i], NULL, run, &ranks[i]) == 0);
 	for (int i = 0; i < threads; i++)
 		pthread_join(thread[i], NULL);
+	/* One rank after the other. */
+	for (int i = 0; i < threads || i == 0; i++)
+		close_rank(&ranks[i]);
+	CHECK(atomic_load(&stayed) == 0, "memory of %d ranks stays", atomic_load(&stayed));
 }
 
 /* Nor is a descriptor of the program closed. */
