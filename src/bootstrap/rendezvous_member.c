@@ -172,6 +172,7 @@ static void seek(struct member *m, enum phase phase)
 	coll_wire_close(&m->up);
 	m->phase = phase;
 	m->introduced = false;
+	m->stranger[0] = '\0';
 	m->target = 0;
 	m->pause_ns = COLL_DELAY_NS(ROOT_PAUSE_MIN);
 	m->seek_since_ns = m->next_try_ns = coll_clock_ns();

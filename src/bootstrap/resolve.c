@@ -17,7 +17,11 @@
 
 #include "base/clock.h"
 #include "base/interrupt.h"
+#include "base/thread.h"
 #include "bootstrap/address.h"
+
+/* getaddrinfo() runs modules of the system. */
+enum { STACK_BYTES = 1024 * 1024 };
 
 struct question {
 	pthread_mutex_t lock;
@@ -85,17 +89,15 @@ static struct question *question_new(const char *host)
 /* Start the thread; it holds one of the two uses. */
 static bool question_ask(struct question *q)
 {
-	pthread_attr_t attr;
 	pthread_t thread;
 	int e;
 
 	q->users = 2;
-	pthread_attr_init(&attr);
-	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-	e = pthread_create(&thread, &attr, ask, q);
-	pthread_attr_destroy(&attr);
+	e = coll_thread_start(&thread, STACK_BYTES, ask, q);
 	if (e)
 		q->users = 1;
+	else
+		pthread_detach(thread);
 	return e == 0;
 }
 

@@ -68,6 +68,12 @@ static void fail(struct coll_wire *w, const char *format, ...)
 	w->state = COLL_WIRE_CLOSED;
 }
 
+static void fail_stranger(struct coll_wire *w, const char *text)
+{
+	w->stranger = true;
+	fail(w, "%s", text);
+}
+
 static uint64_t proof(const struct coll_wire *w, char side)
 {
 	unsigned char text[33];
@@ -174,7 +180,7 @@ bool coll_wire_connect(struct coll_wire *w, const struct coll_address *to, const
 		if (errno != EINPROGRESS)
 			fail(w, "connect: %s", strerror(errno));
 	} else if (foreign(w)) {
-		fail(w, "a process of another user answers there");
+		fail_stranger(w, "a process of another user answers there");
 	} else {
 		say_hello(w);
 	}
@@ -262,8 +268,7 @@ static void client_greeting(struct coll_wire *w)
 	uint64_t p;
 
 	if (!is_magic(w)) {
-		w->stranger = true;
-		fail(w, "another program answers there");
+		fail_stranger(w, "another program answers there");
 		return;
 	}
 	if (w->in_len < sizeof(a))
@@ -271,8 +276,7 @@ static void client_greeting(struct coll_wire *w)
 	memcpy(&a, w->in, sizeof(a));
 	memcpy(w->server_nonce, a.nonce, 16);
 	if (a.proof != proof(w, 'S')) {
-		w->stranger = true;
-		fail(w, "another job answers there (its key differs)");
+		fail_stranger(w, "another job answers there (its key differs)");
 		return;
 	}
 	drop(w, sizeof(a));

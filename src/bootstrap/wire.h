@@ -44,7 +44,7 @@ struct coll_wire {
 	const unsigned char *tail; /* borrowed bytes that follow out */
 	size_t tail_len;
 	char cause[96]; /* why CLOSED */
-	bool stranger;  /* because another job or program answers there */
+	bool stranger;  /* because another job, program or user answers there */
 };
 
 struct coll_wire_frame {

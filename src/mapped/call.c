@@ -187,6 +187,7 @@ bool coll_mapped_claim(struct coll_comm *comm, const struct coll_mapped_call *la
 }
 
 /* ---- Enqueueing ---- */
+
 /* A step of host copies: the stream says that it has come here, and waits until the step is done. */
 static coll_status put_step(const struct coll_mapped_tile *t, coll_device_stream s, uint32_t step)
 {
@@ -326,17 +327,12 @@ size_t coll_mapped_segments(const struct coll_mapped_call *call)
 	return syncs_of(call) + 1;
 }
 
-static bool is_past(const _Atomic uint32_t *word, uint32_t number)
-{
-	return (int32_t)(atomic_load_explicit(word, memory_order_acquire) - number) >= 0;
-}
-
 bool coll_mapped_has_come(const struct coll_comm *comm, const struct coll_mapped_call *call, size_t segment)
 {
 	const struct coll_mapped *d = comm->mapped;
 
 	for (int r = 0; r < d->size && segment > 0; r++)
-		if (r != d->rank && !is_past(&d->page->from[r].sync, call->sync + (uint32_t)segment))
+		if (r != d->rank && !mapped_is_past(&d->page->from[r].sync, call->sync + (uint32_t)segment))
 			return false;
 	return true;
 }
@@ -390,7 +386,7 @@ static int awaited(const struct coll_mapped *d)
 	const uint32_t mine = atomic_load_explicit(&d->page->signalled, memory_order_acquire);
 
 	for (int r = 0; r < d->size; r++)
-		if (r != d->rank && !is_past(&d->page->from[r].sync, mine))
+		if (r != d->rank && !mapped_is_past(&d->page->from[r].sync, mine))
 			return r;
 	return -1;
 }
@@ -399,7 +395,8 @@ bool coll_mapped_waits_for_stream(const struct coll_comm *comm, const struct col
 {
 	const struct coll_mapped *d = comm->mapped;
 
-	return !coll_stage_is_ready(&call->stage, 0) || is_past(&d->page->finished, last_sync(call)) || awaited(d) < 0;
+	return !coll_stage_is_ready(&call->stage, 0) || mapped_is_past(&d->page->finished, last_sync(call)) ||
+	       awaited(d) < 0;
 }
 
 /* s->done counts the steps of host copies. */
@@ -410,7 +407,7 @@ static void copy_steps(struct coll_mapped *d, const struct coll_job *job, const 
 		const uint32_t step = call->stage.number + s->done;
 		const struct coll_mapped_tile t = tile_of(d, job, call, s->done / 2);
 
-		if (!is_past(&d->page->reached, step + 1))
+		if (!mapped_is_past(&d->page->reached, step + 1))
 			return;
 		coll_mapped_copy_host(&t, s->done % 2);
 		/* Release: behind all that was copied. */
@@ -447,7 +444,8 @@ static bool is_spoilt(const struct coll_mapped *d, const struct coll_mapped_call
 
 		if (r == d->rank || !atomic_load_explicit(&page->guard, memory_order_acquire))
 			continue;
-		spoilt |= !is_past(&page->sound, last_sync(call)) || (call->long_ && atomic_load(&page->revoked));
+		spoilt |=
+		        !mapped_is_past(&page->sound, last_sync(call)) || (call->long_ && atomic_load(&page->revoked));
 	}
 	return spoilt;
 }
@@ -456,7 +454,7 @@ coll_status coll_mapped_poll(void *arg, const struct coll_job *job, struct coll_
 {
 	struct coll_mapped *d = arg;
 	const struct coll_mapped_call *call = (const struct coll_mapped_call *)(const void *)job->stage;
-	const bool ended = is_past(&d->page->finished, last_sync(call));
+	const bool ended = mapped_is_past(&d->page->finished, last_sync(call));
 	uint32_t seen = 0;
 	int other;
 
@@ -474,7 +472,7 @@ coll_status coll_mapped_poll(void *arg, const struct coll_job *job, struct coll_
 		return COLL_ERR_MISMATCH;
 	}
 	/* The calls before have ended, too: the word may have been idle for longer than numbers can be compared. */
-	if (ended && !is_past(&d->page->copied, call->stage.number + 2 * (uint32_t)call->tiles))
+	if (ended && !mapped_is_past(&d->page->copied, call->stage.number + 2 * (uint32_t)call->tiles))
 		atomic_store_explicit(&d->page->copied, call->stage.number + 2 * (uint32_t)call->tiles,
 		                      memory_order_release);
 	return ended && !is_spoilt(d, call) ? COLL_OK : COLL_AGAIN;
@@ -500,8 +498,8 @@ void coll_mapped_release(struct coll_comm *comm)
 		return;
 	/* Before a stream goes on because of this. */
 	if (!atomic_load_explicit(&d->page->guard, memory_order_relaxed)) {
-		atomic_store(&d->lent,
-		             atomic_load(&d->lends) && !is_past(&d->page->finished, atomic_load(&d->page->enqueued)));
+		atomic_store(&d->lent, atomic_load(&d->lends) &&
+		                               !mapped_is_past(&d->page->finished, atomic_load(&d->page->enqueued)));
 		/* In front of the guard: the kernels of these have not seen it. */
 		atomic_store_explicit(&d->page->sound, atomic_load_explicit(&d->page->signalled, memory_order_acquire),
 		                      memory_order_relaxed);
@@ -511,7 +509,7 @@ void coll_mapped_release(struct coll_comm *comm)
 	for (int r = 0; r < d->size; r++)
 		atomic_store_explicit(&d->page->from[r].sync, atomic_load(&d->sync) + RELEASED, memory_order_release);
 	atomic_store_explicit(&d->page->copied, atomic_load(&d->steps) + RELEASED, memory_order_release);
-	if (is_past(&d->page->finished, atomic_load(&d->page->enqueued)))
+	if (mapped_is_past(&d->page->finished, atomic_load(&d->page->enqueued)))
 		atomic_store(&d->page->left, 1);
 }
 
@@ -541,7 +539,7 @@ bool coll_mapped_is_let_go(struct coll_comm *comm, bool over)
 		struct mapped_page *page = d->peers[r].page;
 
 		if (r != d->rank && !atomic_load(&page->left) &&
-		    !is_past(&page->finished, atomic_load(&page->enqueued)))
+		    !mapped_is_past(&page->finished, atomic_load(&page->enqueued)))
 			used |= !is_gone(d, &d->peers[r]);
 	}
 	if (used && over)

@@ -35,7 +35,7 @@ struct coll_mapped_call {
 	                         * of its first sync in the graph */
 	uint32_t id;            /* of captured calls: what their streams say when they come to a sync */
 	size_t tile, tiles;     /* elements; number of them */
-	/* Long calls: ranks may read the buffers of others, and write their outputs (records.h). */
+	/* Long calls: ranks may read the buffers of others (records.h). */
 	bool long_;
 	uint32_t tail;   /* 1: a sync behind the last tile, since buffers may be read until then */
 	uint32_t number; /* of its records */
@@ -84,7 +84,7 @@ bool coll_mapped_waits_for_stream(const struct coll_comm *comm, const struct col
 /* The communicator has failed: this rank's streams go on, and write nothing. A word that a late peer writes undoes
  * that, so it is said again until the streams have drained. */
 void coll_mapped_release(struct coll_comm *comm);
-/* And then: whether no other rank reads or writes the user's memory any more. over: it has been waited for; from now on
+/* And then: whether no other rank reads the user's memory any more. over: it has been waited for; from now on
  * this rank's memory is worth nothing to the others. */
 bool coll_mapped_is_let_go(struct coll_comm *comm, bool over);
 

@@ -158,9 +158,22 @@ static void let_go(struct coll_mapped *d, uint32_t sync, uint32_t bits)
 	atomic_store_explicit(&d->graphs.words->go[sync % SLOTS], bits, memory_order_release);
 }
 
-static bool is_past(const _Atomic uint32_t *word, uint32_t number)
+/* A rank that has not come to a sync; -1: none. */
+static int not_come(const struct coll_mapped *d, uint32_t number)
 {
-	return (int32_t)(atomic_load_explicit(word, memory_order_acquire) - number) >= 0;
+	for (int r = 0; r < d->size; r++)
+		if (r != d->rank && !mapped_is_past(&d->peers[r].page->graph_come, number))
+			return r;
+	return -1;
+}
+
+/* A rank that has not left it; -1: none. */
+static int not_left(const struct coll_mapped *d, uint32_t number)
+{
+	for (int r = 0; r < d->size; r++)
+		if (r != d->rank && !mapped_is_past(&d->peers[r].page->graph_left, number))
+			return r;
+	return -1;
 }
 
 /* A rank that has not come to the next sync that this rank has come to, or has not left the one that this rank has
@@ -168,35 +181,9 @@ static bool is_past(const _Atomic uint32_t *word, uint32_t number)
 static int awaited(const struct coll_mapped *d)
 {
 	const struct mapped_graphs *g = &d->graphs;
+	const int r = g->given < g->come ? not_come(d, g->sync + g->given + 1) : -1;
 
-	for (int r = 0; r < d->size; r++) {
-		const struct mapped_page *page = d->peers[r].page;
-
-		if (r == d->rank)
-			continue;
-		if ((g->given < g->come && !is_past(&page->graph_come, g->sync + g->given + 1)) ||
-		    (g->clear < g->left && !is_past(&page->graph_left, g->sync + g->clear + 1)))
-			return r;
-	}
-	return -1;
-}
-
-static bool have_come(const struct coll_mapped *d, uint32_t number)
-{
-	bool all = true;
-
-	for (int r = 0; r < d->size && !planted(EARLY_TAKEN); r++)
-		all = all && (r == d->rank || is_past(&d->peers[r].page->graph_come, number));
-	return all;
-}
-
-static bool have_left(const struct coll_mapped *d, uint32_t number)
-{
-	bool all = true;
-
-	for (int r = 0; r < d->size && !planted(EARLY_CLEAR); r++)
-		all = all && (r == d->rank || is_past(&d->peers[r].page->graph_left, number));
-	return all;
+	return r < 0 && g->clear < g->left ? not_left(d, g->sync + g->clear + 1) : r;
 }
 
 /* Release: it is there before anything else of the call. */
@@ -287,7 +274,7 @@ static bool clear(struct coll_mapped *d, const struct coll_mapped_call *call)
 {
 	struct mapped_graphs *g = &d->graphs;
 
-	if (g->clear == g->left || !have_left(d, g->sync + g->clear + 1))
+	if (g->clear == g->left || (not_left(d, g->sync + g->clear + 1) >= 0 && !planted(EARLY_CLEAR)))
 		return false;
 	let_go(d, call->turn + g->clear++, CLEAR);
 	return true;
@@ -308,7 +295,7 @@ coll_status coll_mapped_graph_poll(void *arg, const struct coll_job *job, struct
 	s->events += leave(d, job, call);
 	s->events += clear(d, call);
 	s->events += come(d, job, call);
-	all = g->given < g->come && have_come(d, g->sync + g->given + 1);
+	all = g->given < g->come && (not_come(d, g->sync + g->given + 1) < 0 || planted(EARLY_TAKEN));
 	/* Behind it: who has come has said to which call. */
 	other = differs(d, job, s);
 	if (other >= 0) {

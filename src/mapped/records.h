@@ -1,5 +1,5 @@
 /*
- * Long direct calls: where the user's buffers lie, so that other ranks read and write them in place.
+ * Long direct calls: where the user's buffers lie, so that other ranks read them in place.
  * docs/design/direct.md argues it.
  *
  * Invariants:

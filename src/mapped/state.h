@@ -216,6 +216,12 @@ static inline uint64_t mapped_found(const struct coll_mapped *d)
 enum { MAPPED_FOUND_BYTES = 256 };
 static_assert(sizeof(struct coll_kernel_found) <= MAPPED_FOUND_BYTES, "room for it");
 
+/* Acquire: what was stored before the number is seen. */
+static inline bool mapped_is_past(const _Atomic uint32_t *word, uint32_t number)
+{
+	return (int32_t)(atomic_load_explicit(word, memory_order_acquire) - number) >= 0;
+}
+
 static inline uint64_t mapped_word(const struct mapped_page *page, uint64_t page_at, const void *word)
 {
 	return page_at + (uint64_t)((const char *)word - (const char *)page);

@@ -387,6 +387,7 @@ static coll_status enqueue(struct coll_capture *c, struct capture_graph *g, cons
 	g->last = main;
 	return st;
 }
+
 static coll_status take_chain(struct coll_request *first, const struct coll_device_capture *capture)
 {
 	struct coll_comm *comm = first->comm;

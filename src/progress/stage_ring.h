@@ -1,6 +1,6 @@
 /*
  * A ring of slots in pinned memory, its words, and what is copied between it and the user's buffers. stage.c owns it;
- * calls that are captured into graphs have a ring of their own (capture.c).
+ * calls that are captured into graphs have a ring of their own (capture_ring.c).
  */
 #ifndef COLL_PROGRESS_STAGE_RING_H
 #define COLL_PROGRESS_STAGE_RING_H

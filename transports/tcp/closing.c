@@ -7,7 +7,8 @@
  *
  * Invariant: nothing here refers to a link, a channel or memory of a user. What a frame that is half sent still lacks
  * is a copy: the stream stays whole. Each socket is closed within TCP_UNACKNOWLEDGED, when a host that answers nothing
- * counts as out of reach. The list is guarded by links.lock.
+ * counts as out of reach, by whoever serves: the service thread, calls that make progress, or the end of the transport.
+ * The list is guarded by links.lock.
  */
 #include "transports/tcp/closing.h"
 
@@ -38,10 +39,12 @@ struct tcp_closing {
 static size_t rest_of_first(const struct tcp_link *l, char *to)
 {
 	const struct tcp_entry *e = &l->queue[l->queue_first & (l->queue_cap - 1)];
-	const size_t head = sizeof(e->head), whole = head + e->len_bytes;
+	const size_t head = sizeof(e->head);
+	size_t whole;
 
 	if (l->queue_count == 0 || l->sent == 0)
 		return 0;
+	whole = head + e->len_bytes;
 	if (to && l->sent < head)
 		memcpy(to, (const char *)&e->head + l->sent, head - l->sent);
 	if (to && whole > head && l->sent < head)

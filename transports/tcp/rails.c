@@ -276,8 +276,10 @@ static void tear(struct tcp_link *r, const struct break_of *b)
 static void announce(struct tcp_link *l, const struct break_of *b)
 {
 	pthread_mutex_lock(&l->base.lock);
-	if (!b->leaving)
+	if (!b->leaving) {
+		l->judged = true;
 		snprintf(l->base.cause, sizeof(l->base.cause), "%s", b->cause);
+	}
 	if (l->unjudged) {
 		l->unjudged = false;
 		l->base.notice = true;
@@ -289,7 +291,14 @@ static void announce(struct tcp_link *l, const struct break_of *b)
 static void judge(struct tcp_link *const *rail, unsigned count)
 {
 	struct break_of b = {0};
+	bool judged;
 
+	/* Another thread may come here before its end has been told. */
+	pthread_mutex_lock(&rail[0]->base.lock);
+	judged = rail[0]->judged;
+	pthread_mutex_unlock(&rail[0]->base.lock);
+	if (judged)
+		return;
 	for (unsigned k = 0; k < count; k++)
 		look(rail[k], k, count, &b);
 	if (!b.any)

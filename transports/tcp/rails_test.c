@@ -514,9 +514,38 @@ TEST(rails, the_cause_is_told_when_it_is_found)
 	pthread_mutex_unlock(&l->base.lock);
 	coll_link_table_notify(&s.in->links, &s.env, "tcp");
 	CHECK(s.downs == 0, "%s", s.cause);
-	CHECK(UNTIL(&s, s.downs == 1) && strstr(s.cause, "rail 3 of 3: ") != NULL, "%s", s.cause);
+	CHECK(UNTIL(&s, s.downs == 1) && strncmp(s.cause, "rail 3 of 3: the peer", 21) == 0, "%s", s.cause);
 	s.t->link_close(l);
 	close(p[1].fd);
+	close(p[2].fd);
+	station_close(&s);
+}
+
+/* The torn rails are looked at again before anybody has been told. */
+TEST(rails, the_cause_is_found_once)
+{
+	struct station s = {.sockets = "3"};
+	struct raw_peer p[RAILS];
+	struct tcp_link *l;
+
+	REQUIRE(station_open(&s, 1) == COLL_OK);
+	for (unsigned k = 0; k < RAILS; k++)
+		REQUIRE(raw_connect_rail(&p[k], &s, 2, k));
+	l = raw_link(&s, 2, 1);
+	REQUIRE(UNTIL(&s, all_up(l)));
+	close(p[1].fd);
+	pthread_mutex_lock(&l->rail[1]->base.lock);
+	while (l->rail[1]->state == LINK_UP)
+		coll_tcp_rx(l->rail[1], 1 << 20);
+	pthread_mutex_unlock(&l->rail[1]->base.lock);
+	for (int i = 0; i < 3; i++) {
+		atomic_store(&s.in->torn, true);
+		coll_tcp_rails_tear(s.in);
+	}
+	CHECK(UNTIL(&s, s.downs == 1) && strncmp(s.cause, "rail 2 of 3: ", 13) == 0 && !strstr(s.cause + 1, "rail "),
+	      "%s", s.cause);
+	s.t->link_close(l);
+	close(p[0].fd);
 	close(p[2].fd);
 	station_close(&s);
 }

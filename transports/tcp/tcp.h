@@ -189,6 +189,7 @@ struct tcp_link {
 	enum tcp_state state;
 	bool bye_seen;
 	bool unjudged;              /* of several rails, broken: link_down waits for coll_tcp_rails_tear() */
+	bool judged;                /* of several rails, the first: all are torn for the cause that was found */
 	unsigned lost;              /* the peer ends the link because of rail lost - 1; 0: it has not said so */
 	bool near;                  /* same network namespace: the kernel itself tells of deaths */
 	char where[TCP_WHERE_TEXT]; /* while it is up: "eth1, 10.0.1.1 to 10.0.1.2"; near: "" */

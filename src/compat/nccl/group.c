@@ -17,7 +17,7 @@
 #include "core/ops.h"
 #include "progress/group.h"
 
-enum { TOGETHER = 32, STACK_BYTES = 1 << 20, REFUSAL_BYTES = 1024 };
+enum { TOGETHER = 32, REFUSAL_BYTES = 1024 };
 
 /* Between the outermost start and end; NULL: no group is open. A pointer, for the reason that error.c gives. */
 struct group {
@@ -294,7 +294,7 @@ static void run_together(struct nccl_creation *list, pthread_t *threads)
 	struct nccl_creation *c = list;
 	size_t started = 0;
 
-	while (c->next && threads && coll_thread_start(&threads[started], STACK_BYTES, run_creation, c) == 0) {
+	while (c->next && threads && coll_thread_start(&threads[started], NCCL_STACK_BYTES, run_creation, c) == 0) {
 		started++;
 		c = c->next;
 	}

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/thread.h"
 #include "compat/nccl/error.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -375,7 +376,7 @@ static bool start_apart(struct nccl_job *job, ncclComm_t h, bool last)
 	e->handle = h;
 	e->job = last ? job : NULL;
 	e->next = job->endings;
-	if (pthread_create(&e->thread, NULL, destroy_apart, e) != 0) {
+	if (coll_thread_start(&e->thread, NCCL_STACK_BYTES, destroy_apart, e) != 0) {
 		free(e);
 		return false;
 	}

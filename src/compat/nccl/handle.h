@@ -37,6 +37,9 @@ struct nccl_registration {
 	bool known; /* to the library as well */
 };
 
+/* Of threads in which communicators are made, or end. */
+enum { NCCL_STACK_BYTES = 1 << 20 };
+
 struct ncclComm {
 	struct ncclComm *next; /* of those that exist */
 	unsigned serial;
