@@ -115,8 +115,10 @@ static void *run_thread(void *index)
 
 static inline void run(const struct coll_kernel_launch *l, uint32_t nblocks, uint32_t nthreads)
 {
-	pthread_t helper[8] = {0};
+	enum { HELPERS = 32 };
+	pthread_t helper[HELPERS] = {0};
 
+	REQUIRE(nthreads <= HELPERS);
 	launched = l;
 	blocks = nblocks;
 	threads = nthreads;
