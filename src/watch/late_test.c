@@ -96,6 +96,22 @@ TEST(late, who_does_not_answer_is_not_waited_for_long)
 	finish();
 }
 
+/* A note of a member that has failed came before its answer. */
+TEST(late, a_note_is_read_first)
+{
+	setup();
+	CHECK(!find());
+	says(PEER, NUMBER - 1, -1);
+	for (int r = 1; r < RANKS; r++)
+		if (r != PEER)
+			says(r, NUMBER, PEER);
+	atomic_fetch_add(&comm->ctx->alarm, 1);
+	CHECK(!find(), "the list is a verdict, and a note waits");
+	comm->alarm_seen++;
+	CHECK(find() && list_is((const int[]){PEER}, 1));
+	finish();
+}
+
 TEST(late, an_answer_from_before_counts_for_nothing)
 {
 	setup();
