@@ -364,20 +364,24 @@ static void watch_log(void *arg, int level, const char *text)
 		atomic_fetch_add(&stayed, 1);
 }
 
-static void *run(void *arg)
+static void run_scenario(struct rank *r)
 {
 	static const struct {
 		const char *name;
 		void (*run)(struct rank *r);
-	} scenarios[] = {{"kinds", kinds},   {"bytes", bytes},     {"way", way_of_launch},   {"chase", chase},
-	                 {"groups", groups}, {"together", groups}, {"different", different}, {"absent", absent},
-	                 {"aborted", aborted}};
-	struct rank *r = arg;
+	} scenarios[] = {{"kinds", kinds},         {"bytes", bytes},   {"way", way_of_launch},
+	                 {"chase", chase},         {"groups", groups}, {"together", groups},
+	                 {"different", different}, {"absent", absent}, {"aborted", aborted}};
 
 	REQUIRE(cuda_user_enter(r->in));
 	for (size_t i = 0; r->stream && i < sizeof(scenarios) / sizeof(scenarios[0]); i++)
 		if (strcmp(how, scenarios[i].name) == 0)
 			scenarios[i].run(r);
+}
+
+static void *run(void *arg)
+{
+	run_scenario(arg);
 	return NULL;
 }
 
