@@ -8,11 +8,13 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "base/config.h"
 #include "base/delay.h"
+#include "base/limits.h"
 #include "compat/nccl/error.h"
-#include "device/cuda_load.h"
+#include "device/cuda.h"
 
 enum { DEVICES_MAX = 64 };
 
@@ -114,46 +116,88 @@ static void leave(bool pushed)
 		cuda->cuCtxPopCurrent(&context);
 }
 
-ncclResult_t nccl_driver_alloc(int ordinal, void **ptr, size_t len_bytes, const char *function)
+/* ---- Memory ---- */
+
+/* The library's object of a device, kept for good; NULL: the library cannot use it. */
+static struct coll_device *opened(int ordinal)
+{
+	static struct coll_device *devices[DEVICES_MAX]; /* lock */
+	struct coll_error_box err;
+	struct coll_device *d;
+
+	pthread_mutex_lock(&lock);
+	if (ordinal < DEVICES_MAX && !devices[ordinal])
+		coll_cuda_open(cuda, ordinal, &devices[ordinal], &err);
+	d = ordinal < DEVICES_MAX ? devices[ordinal] : NULL;
+	pthread_mutex_unlock(&lock);
+	return d;
+}
+
+/* Memory that other processes can map, which long calls then read in place. */
+static bool alloc_shared(struct nccl_memory *m, size_t len_bytes)
+{
+	struct coll_device *d = len_bytes < COLL_MAPPED_LONG_MIN ? NULL : opened(m->ordinal);
+
+	if (!d || d->table->region_create(d, len_bytes, &m->region) != COLL_OK)
+		return false;
+	if (m->region.fd >= 0)
+		close(m->region.fd);
+	m->region.fd = -1;
+	m->ptr = (void *)(uintptr_t)m->region.export.address;
+	return true;
+}
+
+ncclResult_t nccl_driver_alloc(struct nccl_memory *m, size_t len_bytes, const char *function)
 {
 	CUdeviceptr p = 0;
 	CUresult result;
 	ncclResult_t r;
 	bool pushed;
 
-	if (ordinal < 0) {
-		if (posix_memalign(ptr, 4096, len_bytes) == 0)
+	if (m->ordinal < 0) {
+		if (posix_memalign(&m->ptr, 4096, len_bytes) == 0)
 			return ncclSuccess;
 		return nccl_fail(ncclSystemError, "%s: no memory for %zu bytes", function, len_bytes);
 	}
-	r = enter(ordinal, &pushed, function);
+	if (alloc_shared(m, len_bytes))
+		return ncclSuccess;
+	r = enter(m->ordinal, &pushed, function);
 	if (r != ncclSuccess)
 		return r;
 	result = cuda->cuMemAlloc(&p, len_bytes);
 	leave(pushed);
 	if (result != CUDA_SUCCESS)
 		return failed(result, function, "cuMemAlloc");
-	*ptr = (void *)(uintptr_t)p;
+	m->ptr = (void *)(uintptr_t)p;
 	return ncclSuccess;
 }
 
-ncclResult_t nccl_driver_free(int ordinal, void *ptr, const char *function)
+ncclResult_t nccl_driver_free(struct nccl_memory *m, const char *function)
 {
+	struct coll_device *d;
 	CUresult result;
 	ncclResult_t r;
 	bool pushed;
 
-	if (ordinal < 0) {
-		free(ptr);
+	if (m->ordinal < 0) {
+		free(m->ptr);
 		return ncclSuccess;
 	}
-	r = enter(ordinal, &pushed, function);
+	if (m->region.len_bytes) {
+		d = opened(m->ordinal);
+		d->table->settle(d); /* unmapping does not wait for the device, as cuMemFree() does */
+		d->table->region_destroy(d, &m->region);
+		return ncclSuccess;
+	}
+	r = enter(m->ordinal, &pushed, function);
 	if (r != ncclSuccess)
 		return r;
-	result = cuda->cuMemFree((CUdeviceptr)(uintptr_t)ptr);
+	result = cuda->cuMemFree((CUdeviceptr)(uintptr_t)m->ptr);
 	leave(pushed);
 	return result == CUDA_SUCCESS ? ncclSuccess : failed(result, function, "cuMemFree");
 }
+
+/* ---- Streams ---- */
 
 ncclResult_t nccl_driver_captured(int ordinal, cudaStream_t stream, bool *captured, const char *function)
 {

@@ -13,8 +13,7 @@
 /* What ncclMemAlloc() returned. */
 struct allocation {
 	struct allocation *next;
-	void *ptr;
-	int device;
+	struct nccl_memory memory;
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -31,14 +30,14 @@ NCCL_FUNCTION(ncclResult_t, ncclMemAlloc, (void **ptr, size_t size))
 	a = calloc(1, sizeof(*a));
 	if (!a)
 		return nccl_fail(ncclSystemError, "%s: out of memory", function);
-	r = nccl_driver_device(&a->device, function);
+	r = nccl_driver_device(&a->memory.ordinal, function);
 	if (r == ncclSuccess)
-		r = nccl_driver_alloc(a->device, &a->ptr, size, function);
+		r = nccl_driver_alloc(&a->memory, size, function);
 	if (r != ncclSuccess) {
 		free(a);
 		return r;
 	}
-	*ptr = a->ptr;
+	*ptr = a->memory.ptr;
 	pthread_mutex_lock(&lock);
 	a->next = allocations;
 	allocations = a;
@@ -54,7 +53,7 @@ NCCL_FUNCTION(ncclResult_t, ncclMemFree, (void *ptr))
 	if (!ptr)
 		return ncclSuccess;
 	pthread_mutex_lock(&lock);
-	while (*at && (*at)->ptr != ptr)
+	while (*at && (*at)->memory.ptr != ptr)
 		at = &(*at)->next;
 	a = *at;
 	if (a)
@@ -62,7 +61,7 @@ NCCL_FUNCTION(ncclResult_t, ncclMemFree, (void *ptr))
 	pthread_mutex_unlock(&lock);
 	if (!a)
 		return nccl_fail(ncclInvalidArgument, "ncclMemFree: %p was not returned by ncclMemAlloc()", ptr);
-	r = nccl_driver_free(a->device, ptr, "ncclMemFree");
+	r = nccl_driver_free(&a->memory, "ncclMemFree");
 	free(a);
 	return r;
 }
