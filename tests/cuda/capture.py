@@ -120,7 +120,8 @@ class Suite(Cases):
                     self.launched(f"every call {where}", n, self.rank("staged", "-g", first, seeds, 20), 900, STAGED_WANTED=wanted, **env)
                     self.launched(f"several {where}", n, self.rank("capture", "several", 5), **env)
             self.direct(n, kinds)
-            self.launched(f"persistent {n}", n, self.rank("capture", "persistent", launches), 300)
+            for how, env in (("", {}), (" staged", {"COLL_DEVICE_DIRECT": "0"}), (" tcp", {"COLL_TRANSPORTS": "tcp"})):
+                self.launched(f"persistent {n}{how}", n, self.rank("capture", "persistent", launches), 300, **env)
             for name in ("overlapping", "abandoned", "refused", "itself", "outliving", "last", "warm", "beside"):
                 self.launched(f"{name} {n}", n, self.rank("capture", name, 10))
             self.launched(f"without a thread {n}", n, self.rank("capture", "refused"), COLL_PROGRESS="off")

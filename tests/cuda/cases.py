@@ -9,6 +9,8 @@ import time
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "multi"))
 from job import free_port  # noqa: E402
 
+PERF = ["allreduce", "reduce", "broadcast", "all_gather", "reduce_scatter", "all_to_all", "gather", "scatter", "sendrecv", "barrier"]
+
 # Driver calls that enqueue.
 ENQUEUE = {"cuLaunchKernel", "cuStreamWaitValue32", "cuStreamWriteValue32", "cuStreamBatchMemOp", "cuMemcpyAsync",
            "cuEventRecord", "cuStreamWaitEvent"}
@@ -78,6 +80,31 @@ class Cases:
         except subprocess.TimeoutExpired:
             rank.kill()
             return rank.communicate()[0] + "still running"
+
+    # The way of every call that moves bytes, as the program says it.
+    def ways(self, program, of_program):
+        name = f"way of {program}_perf: {of_program}"
+        if not self.wanted(name):
+            return
+        done = subprocess.run(self.collrun(2, self.program(f"bench/{program}_perf"), "--device", "cuda", "-b", "64", "-e", "1M", "-f",
+                                           "16", "-n", "1", "-w", "0", "--details"),
+                              env=self.env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=120)
+        rows = [line.split() for line in done.stdout.splitlines() if "#" not in line and len(line.split()) > 8]
+        self.say(name, done.returncode == 0 and len(rows) >= 3 and all(row[-1].startswith(of_program) for row in rows), done.stdout)
+
+    # A small call in steady state: in and out of place, a loop for the mean and one for the percentiles, so that 100 iterations
+    # are 400 calls.
+    def driver_calls(self):
+        name = "driver calls of a small call"
+        if not self.wanted(name):
+            return
+        few, many = self.counts(100, "64", "10"), self.counts(200, "64", "10")
+        more = {k: (many[k] - few.get(k, 0)) / 400 for k in many if many[k] != few.get(k, 0)}
+        asks = {k: v for k, v in more.items() if "Get" in k or "Query" in k or "Capturing" in k}
+        # What a watching thread asks now and then differs between the runs.
+        other = [k for k, v in more.items() if v > 0.05 and k != "host_bytes" and k not in ENQUEUE and k not in asks]
+        # The exchange of numbers before a loop is not counted out: a call in a hundred.
+        self.say(name, 0 < sum(v for k, v in more.items() if k in ENQUEUE) < 5.1 and sum(asks.values()) < 5.1 and not other, str(more))
 
     # Calls of the driver by one rank, by entry point, in a run with so many iterations.
     def counts(self, iterations, size, warmup):

@@ -17,7 +17,7 @@ import sys
 import tempfile
 import time
 
-from cases import ENQUEUE, Cases
+from cases import PERF, Cases
 
 THREADS = {"SOFTCUDA_QUEUES": "32"}
 # Settings under which the memory is shared in another way, or not at all, and what the calls then are.
@@ -49,20 +49,9 @@ class Suite(Cases):
     def case(self, name, argv, env=None, timeout_s=120, wanted="direct"):
         self.cases([(name, argv, dict(env or {}, STAGED_WANTED=wanted))], timeout_s)
 
-    # In and out of place, a loop for the mean and one for the percentiles: an iteration is 4 calls.
-    def driver_calls(self):
-        name = "driver calls of a small call"
-        if not self.wanted(name):
-            return
-        few, many = self.counts(100, "64", "2"), self.counts(200, "64", "2")
-        more = {k: (many[k] - few.get(k, 0)) / 400 for k in many if many[k] != few.get(k, 0)}
-        asks = sum(v for k, v in more.items() if "Get" in k or "Query" in k or "Capturing" in k)
-        puts = sum(v for k, v in more.items() if k in ENQUEUE)
-        self.say(name, 0 < puts < 5.1 and asks < 5.1, str(more))
-
     # Buffers come and go, and what a process maps does not grow with them: its slots and those of the other ranks.
     def mappings(self):
-        name = "mappings of 1000 buffers"
+        name = "mappings of small buffers"
         if not self.wanted(name):
             return
         with tempfile.TemporaryDirectory() as folder:
@@ -75,13 +64,12 @@ class Suite(Cases):
         self.say(name, done.returncode == 0 and len(mapped) >= 2 and max(mapped) <= 22, f"{rows}\n{done.stdout}")
 
     # Ranks that are threads: 4 devices in one process, 2 processes with 2 devices each.
-    def perf(self):
-        for n, kind in enumerate(["allreduce", "reduce", "broadcast", "all_gather", "reduce_scatter", "all_to_all", "gather",
-                                  "scatter", "sendrecv", "barrier"]):
+    def perf(self, every):
+        for n, kind in enumerate(PERF):
             argv = [self.program(f"bench/{kind}_perf"), "--device", "cuda", "-b", "0", "-e", "64K", "-f", "16", "-n", "1",
                     "-w", "0"]
             self.case(f"{kind}_perf -g 4", [*argv, "-g", "4"], {"SOFTCUDA_DEVICES": "4"})
-            if n < 2:
+            if n < 2 or every:
                 self.case(f"{kind}_perf 2 -g 2", self.collrun(2, *argv, "-g", "2"), {"SOFTCUDA_DEVICES": "2"})
 
     # The links of a saved machine give another ring than rank order. Every process of a host sees it.
@@ -192,7 +180,9 @@ class Suite(Cases):
         self.in_place()
         self.defects()
         self.ring()
-        self.perf()
+        self.perf(False)
+        for program in PERF[:-2]:
+            self.ways(program, "device-direct")
         self.driver_calls()
         self.mappings()
         self.host_bytes()
@@ -204,6 +194,13 @@ class Suite(Cases):
             self.case(f"every type, bit for bit {n}", self.collrun(n, *self.scripts("-a", 1, 1, 0)), timeout_s=1800)
             self.case(f"all types {n}", self.collrun(n, self.program("bench/allreduce_perf"), *table, "-b", "0", "-e", "64K",
                                                      "-f", "7", "-d", "all", "-o", "all"), timeout_s=1800)
+            for kind in (["-d", "float", "-o", "sum"], ["-d", "int8", "-o", "max"]):
+                self.case(f"one queue {kind[1]} {n}", self.collrun(n, self.program("bench/allreduce_perf"), *table, "-b", "0", "-e",
+                                                                   "64K", "-f", "7", *kind), {"SOFTCUDA_QUEUES": "1"}, timeout_s=600)
+            for program in PERF[1:]:
+                self.case(f"{program} {n}", self.collrun(n, self.program(f"bench/{program}_perf"), *table, "-b", "0", "-e", "64K", "-f",
+                                                         "7", *(["-d", "all", "-o", "all"] if "reduce" in program else [])),
+                          timeout_s=1800)
             self.case(f"16 MiB {n}", self.collrun(n, self.program("bench/allreduce_perf"), *table, "-b", "64K", "-e", "16M",
                                                   "-f", "4"), timeout_s=600)
         for n in (2, 3):
@@ -212,6 +209,12 @@ class Suite(Cases):
                     self.case(f"seeds {n} queues {queues} from {first}", self.collrun(n, *self.scripts(first, 250, 40)),
                               {"SOFTCUDA_QUEUES": queues, "SOFTCUDA_SEED": str(first + 1)}, 1800)
             self.case(f"scripts threads {n}", self.scripts("-t", n, 1, 100, 40), THREADS, 900)
+            self.case(f"every type, bit for bit threads {n}", self.scripts("-a", "-t", n, 1, 1, 0), THREADS, 900)
+        self.case("scripts threads 5", self.scripts("-t", 5, 1, 20, 40), {"SOFTCUDA_QUEUES": "64"}, 900)
+        for n in (2, 3, 4):
+            self.case(f"scripts threads {n} devices queues 1", self.scripts("-t", n, 1, 50, 40),
+                      {"SOFTCUDA_QUEUES": "1", "SOFTCUDA_DEVICES": "4", "COLL_DEVICE": "cuda:0,1,2,3"}, 900)
+        self.perf(True)
         for n in (2, 3, 5, 8):
             for queues in ("1", "8"):
                 for first in range(0, 200 if n < 5 else 40, 20):
@@ -225,7 +228,9 @@ class Suite(Cases):
             self.case(f"records groups threads {n}", self.records("-t", n, "-g", 300, 40, 40), dict(THREADS, **SMALL), 1800)
         self.case("records 1000 buffers", self.collrun(2, *self.records("-m", 1, 1, 1000)), timeout_s=1800)
         for n in (5, 8):
-            self.case(f"scripts {n}", self.collrun(n, *self.scripts(500, 20, 40)), timeout_s=1800)
+            for queues in ("1", "8"):
+                self.case(f"scripts {n} queues {queues}", self.collrun(n, *self.scripts(500, 20, 40)), {"SOFTCUDA_QUEUES": queues},
+                          timeout_s=1800)
         for seed in range(300):
             self.death(seed)
 

@@ -7,7 +7,7 @@
  * with what ranks without devices, and the reduction kernels of the host in rank order, give.
  *
  *  -g        each call is captured into a graph instead, which is launched several times with new data
- *  -f        the calls are the same for all seeds: every collective, and every length with every type
+ *  -f        a fixed script instead: every collective, and within 12 seeds with every length and type
  *  -a        all_reduce with each type and operation instead, up to 64 KiB; CALLS counts nothing then
  *  -t RANKS  the ranks are threads of this process; otherwise this is one rank of a job (collrun)
  *
@@ -20,6 +20,7 @@
 #include <string.h>
 
 #include "base/hash.h"
+#include "base/limits.h"
 #include "coll/coll.h"
 #include "cuda_user.h"
 #include "device/kernels.h"
@@ -27,14 +28,13 @@
 #include "tests/plain.h"
 
 enum { RANKS_MAX = 16, STREAMS = 2, MARGIN = 64 };
-enum { TILE_BYTES = 256 * 1024 };
 
 enum { LAUNCHES = 3 };
 
 static bool graphs, fixed, all_types;
 static uint64_t first_seed = 1;
 static int seeds = 1, calls = 40;
-static size_t max_bytes = (size_t)3 * TILE_BYTES;
+static size_t max_bytes = (size_t)3 * COLL_MAPPED_LONG_MIN;
 
 enum what {
 	ALL_REDUCE,
@@ -102,10 +102,16 @@ static struct call script(uint64_t *state, int size)
 	const size_t elem = coll_dtype_size(c.type);
 	const size_t blocks = c.what >= ALL_GATHER && c.what <= SCATTER ? (size_t)size : 1;
 	const size_t most = max_bytes / elem / blocks;
-	const size_t counts[] = {
-	        0, 1, 8 / elem + 1, pick(state, 2000), TILE_BYTES / elem / blocks + 1, most, pick(state, most + 1)};
+	const size_t counts[] = {0,
+	                         1,
+	                         8 / elem + 1,
+	                         pick(state, 2000),
+	                         COLL_STAGE_SLOT_BYTES / elem / blocks + 1,
+	                         COLL_MAPPED_LONG_MIN / elem / blocks + 1,
+	                         most,
+	                         pick(state, most + 1)};
 
-	c.count = counts[pick(state, 7)];
+	c.count = counts[pick(state, 8)];
 	if (c.count > most)
 		c.count = most;
 	if (c.what == SCAN && c.op == COLL_AVG)
@@ -116,18 +122,18 @@ static struct call script(uint64_t *state, int size)
 	return c;
 }
 
-/* Call k of those that are the same for all seeds. */
-static struct call fixed_call(int k, int size)
+/* Call k. The seed turns lengths and types: within 12 seeds each call has had all. */
+static struct call fixed_call(int k, int size, uint64_t seed)
 {
 	static const coll_dtype types[] = {COLL_F32, COLL_BF16, COLL_I8};
-	const int turn = k + k / WHATS;
+	const int turn = k + k / WHATS + (int)(seed % 12);
 	struct call c = {.what = (enum what)(k % WHATS),
 	                 .type = types[(turn / 4 + k) % 3],
 	                 .op = k % 2 ? COLL_MAX : COLL_SUM,
 	                 .root = k % size};
 	const size_t elem = coll_dtype_size(c.type);
 	const size_t blocks = c.what >= ALL_GATHER && c.what <= SCATTER ? (size_t)size : 1;
-	const size_t tile = TILE_BYTES / elem / blocks;
+	const size_t tile = COLL_STAGE_SLOT_BYTES / elem / blocks;
 	const size_t counts[] = {0, 8 / elem, tile + 1, 3 * tile};
 
 	c.count = counts[turn % 4];
@@ -528,7 +534,7 @@ static void *rank_main(void *arg)
 		if (all_types)
 			check_types(r, seed);
 		for (int k = 0; !all_types && k < calls && atomic_load(&plain_failures) == 0; k++) {
-			const struct call c = fixed ? fixed_call(k, r->size) : script(&state, r->size);
+			const struct call c = fixed ? fixed_call(k, r->size, seed) : script(&state, r->size);
 
 			check(&c, r, seed, k);
 		}

@@ -14,15 +14,11 @@ import os
 import subprocess
 import sys
 
-from cases import ENQUEUE, Cases
+from cases import PERF, Cases
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "multi"))
 from apart import NAMESPACES, apart, two_namespaces  # noqa: E402
 from job import free_port  # noqa: E402
-
-PERF = ["allreduce", "reduce", "broadcast", "all_gather", "reduce_scatter", "all_to_all", "gather", "scatter",
-        "sendrecv", "barrier"]
-
 
 # A defect, and the test that finds it.
 PLANTED = [("none", "behind_work"), ("late-kernel", "behind_work"), ("pageable-copy", "behind_work"),
@@ -63,20 +59,6 @@ class Suite(Cases):
             self.case(f"planted {defect}", [self.program("tests/cuda/cuda_queues-planted"), self.env["COLL_CUDA_LIBRARY"], part], 60,
                       fails=defect != "none", SOAK_PLANTED=defect)
 
-    # In and out of place, a loop for the mean and one for the percentiles: 100 iterations are 400 calls.
-    def driver_calls(self):
-        name = "driver calls of a small call"
-        if not self.wanted(name):
-            return
-        few, many = self.counts(100, "64", "10"), self.counts(200, "64", "10")
-        more = {k: (many[k] - few.get(k, 0)) / 400 for k in many if many[k] != few.get(k, 0)}
-        asks = sum(v for k, v in more.items() if "Get" in k or "Query" in k or "Capturing" in k)
-        puts = sum(v for k, v in more.items() if k in ENQUEUE)
-        # What a watching thread asks now and then differs between the runs.
-        other = [k for k, v in more.items() if v > 0.05 and k != "host_bytes" and k not in ENQUEUE and not ("Get" in k or "Query" in k or "Capturing" in k)]
-        # The exchange of numbers before a loop is not counted out: a call in a hundred.
-        self.say(name, 0 < puts < 5.1 and asks < 5.1 and not other, str(more))
-
     # Ranks that are killed, stopped or abort.
     def deaths(self, events, seed, timeout_s):
         self.case(f"{events} deaths, seed {seed}",
@@ -105,6 +87,8 @@ class Suite(Cases):
                     ("scripts blocking launches", self.collrun(2, *self.scripts(80, 3, 40)), dict(CUDA_LAUNCH_BLOCKING="1"))])
         self.case("all_to_all_perf 3", self.collrun(3, self.program("bench/all_to_all_perf"), "--device", "cuda", "-b", "0",
                                                     "-e", "64K", "-f", "7", "-n", "1", "-w", "0"))
+        for program in PERF[:-1]:
+            self.ways(program, "staged")
         self.driver_calls()
         self.needed()
         self.planted()
@@ -131,7 +115,7 @@ class Suite(Cases):
         for program in PERF[1:]:
             reduces = "reduce" in program
             self.case(f"matrix {n}: {program}", self.collrun(n, self.program(f"bench/{program}_perf"), *table, "-d",
-                                                             "all" if reduces else "bfloat16"), 1200)
+                                                             "all" if reduces else "bfloat16", *(["-o", "all"] if reduces else [])), 1200)
 
     def long(self, seeds):
         self.seeds(seeds, 250)
