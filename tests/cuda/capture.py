@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Calls captured into graphs, on the stand-in driver: every kind of call, many launches, lives and failures.
 
-usage: capture.py BUILD-DIRECTORY suite|soak [ONLY]
+usage: capture.py BUILD-DIRECTORY few|suite|soak [ONLY]
 
+  few    one of each kind, for builds with sanitizers
   suite  ranks 2 and 3, shm and tcp, one and eight hardware queues, direct and staged (1 minute)
   soak   ranks 2, 3 and 5, more seeds and launches, 60 failures (half an hour)
   ONLY   the cases whose name has this text
@@ -106,6 +107,21 @@ class Suite(Cases):
                     break
             self.say(name, found, "not found")
 
+    # One of each kind of case.
+    def few(self):
+        self.crossings()
+        self.launched("every call 3", 3, self.rank("staged", "-g", 5, 1, 20))
+        self.launched("every kind 3", 3, self.rank("cuda_graphs", "kinds", 4), SOFTCUDA_QUEUES="1", **SMALL)
+        self.launched("every kind 2 staged", 2, self.rank("cuda_graphs", "kinds", 4), COLL_DEVICE_DIRECT="0")
+        self.launched("groups that differ 3", 3, self.rank("cuda_graphs", "groups", 5), **SMALL)
+        self.case("groups that differ 3 threads", self.rank("cuda_graphs", "-t", 3, "groups", 5), SOFTCUDA_QUEUES="32", **SMALL)
+        self.launched("different 2", 2, self.rank("cuda_graphs", "different"), COLL_ARRIVAL_TIMEOUT_MS="1500")
+        self.case("aborted 4 threads", self.rank("cuda_graphs", "-t", 4, "aborted", 10), SOFTCUDA_QUEUES="32")
+        for name in ("several", "persistent", "overlapping", "abandoned", "refused", "itself", "outliving", "last", "warm", "beside"):
+            self.launched(f"{name} 2", 2, self.rank("capture", name, 10))
+        for how in ("between", "during", "abort"):
+            self.failure(how, 3, 0)
+
     def run(self, sizes, seeds, launches, kinds, failures):
         self.crossings()
         self.defects()
@@ -131,10 +147,12 @@ class Suite(Cases):
 
 
 def main():
-    if len(sys.argv) < 3 or sys.argv[2] not in ("suite", "soak"):
+    if len(sys.argv) < 3 or sys.argv[2] not in ("few", "suite", "soak"):
         sys.exit(__doc__)
     suite = Suite(sys.argv[1], sys.argv[3] if len(sys.argv) > 3 else None)
-    if sys.argv[2] == "suite":
+    if sys.argv[2] == "few":
+        suite.few()
+    elif sys.argv[2] == "suite":
         suite.run((2, 3), 1, 1000, 40, 1)
     else:
         suite.run((2, 3, 5), 20, 1000, 1000, 20)

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Direct calls on the stand-in driver: random scripts, programs, deaths, and what crosses host memory.
 
-usage: mapped.py BUILD-DIRECTORY suite|soak [ONLY]
+usage: mapped.py BUILD-DIRECTORY few|suite|soak [ONLY]
 
+  few    one of each kind, for builds with sanitizers
   suite  2 to 4 ranks as processes and threads, one and several devices, fallbacks, deaths (a minute)
   soak   more ranks, 10 000 seeds, 300 deaths (two hours)
   ONLY   the cases whose name has this text
@@ -152,6 +153,19 @@ class Suite(Cases):
                       {"SOFTCUDA_QUEUES": "32" if queues == "8" else "1", "CUDA_LAUNCH_BLOCKING": blocking,
                        "COLL_PROGRESS": "on"})
 
+    # One of each kind of case.
+    def few(self):
+        self.case("programs", [self.program("tests/cuda/cuda_mapped")], {"SOFTCUDA_QUEUES": "1", "COLL_PROGRESS": "on"})
+        self.case("scripts one queue 3", self.collrun(3, *self.scripts(40, 1, 40)), {"SOFTCUDA_QUEUES": "1", "SOFTCUDA_SEED": "3"})
+        self.case("long scripts 2", self.collrun(2, *self.scripts(20, 1, 20, 3000000)))
+        self.case("scripts threads 3", self.scripts("-t", 3, 60, 1, 40), THREADS)
+        self.case("scripts handles", self.collrun(2, *self.scripts(90, 1, 30)), {"SOFTCUDA_NO_VMM": "1"})
+        self.case("records 2", self.collrun(2, *self.records(1, 1, 24)), SMALL)
+        self.case("records groups threads", self.records("-t", 3, "-g", 5, 1, 20), dict(THREADS, **SMALL))
+        self.case("records many buffers", self.collrun(2, *self.records("-m", 1, 1, 20)))
+        self.case("in place", self.collrun(2, *self.records("-s", 1, 1, 16)), dict(SMALL, RECORDS_ORIGIN="3", RECORDS_WANTED="in-place"))
+        self.death(1)
+
     def short(self):
         self.programs()
         for n in (2, 3):
@@ -236,10 +250,10 @@ class Suite(Cases):
 
 
 def main():
-    if len(sys.argv) < 3 or sys.argv[2] not in ("suite", "soak"):
+    if len(sys.argv) < 3 or sys.argv[2] not in ("few", "suite", "soak"):
         sys.exit(__doc__)
     suite = Suite(sys.argv[1], sys.argv[3] if len(sys.argv) > 3 else None)
-    suite.long() if sys.argv[2] == "soak" else suite.short()
+    {"few": suite.few, "suite": suite.short, "soak": suite.long}[sys.argv[2]]()
     print(f"{suite.passed} passed, {suite.failed} failed, 0 skipped")
     sys.exit(suite.failed > 0 or suite.passed == 0)
 

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Staged calls on the stand-in driver: random scripts, perf programs, deaths.
 
-usage: staged.py BUILD-DIRECTORY suite|soak [ONLY [SEEDS]]
+usage: staged.py BUILD-DIRECTORY few|suite|soak [ONLY [SEEDS]]
 
+  few    one of each kind, for builds with sanitizers
   suite  100 seeds of a fixed script, random scripts, planted defects: ranks 2 and 3, shm and tcp (1 minute)
   soak   seeds: SEEDS of the fixed script (10 000); death: 300 events; matrix: ranks, types, operations, transports,
          hosts, threads; scripts: random ones (two hours in all)
@@ -31,9 +32,9 @@ DEVICES = 'if [ $((COLL_RANK % 2)) = 0 ]; then set -- "$@" --device host; else s
 
 
 class Suite(Cases):
-    def __init__(self, build, soak, only):
+    def __init__(self, build, only):
         super().__init__(build, only, COLL_DEVICE_DIRECT="0")
-        self.soak = soak
+        self.skipped = 0
 
     # The seeds of a fixed script: a part of them with each number of ranks and of queues.
     def seeds(self, total, at_once):
@@ -74,6 +75,14 @@ class Suite(Cases):
         ends = [f"wait $p{r} || s=1" for r in range(n)]
         self.case(name, ["sh", "-c", "; ".join(of + ends + ["exit ${s:-0}"]), "sh", *argv], timeout_s,
                   COLL_ROOT=f"10.91.7.1:{free_port()}", COLL_SIZE=str(n))
+
+    # One of each kind of case.
+    def few(self):
+        self.seeds(8, 2)
+        for transport in ("shm,loop", "tcp"):
+            self.case(f"scripts {transport} 3", self.collrun(3, *self.scripts(20, 1, 40)), COLL_TRANSPORTS=transport, SOFTCUDA_SEED="2")
+        self.case("types and operations", self.collrun(2, *self.scripts("-a", 90, 1, 1)))
+        self.case("scripts threads 3", self.scripts("-t", 3, 60, 1, 40), SOFTCUDA_QUEUES="32")
 
     def short(self):
         self.seeds(100, 25)
@@ -123,7 +132,8 @@ class Suite(Cases):
             self.deaths(150, seed, 900)
         self.namespaces = two_namespaces()
         if not self.namespaces:
-            print("no network namespaces here: mixed hosts by COLL_HOST_ID alone")
+            print("skip  no network namespaces here: mixed hosts by COLL_HOST_ID alone")
+            self.skipped += 1
         for n in (1, 2, 3, 5, 8):
             self.matrix(n)
         for n in (2, 3):
@@ -138,13 +148,16 @@ class Suite(Cases):
 
 
 def main():
-    if len(sys.argv) < 3 or sys.argv[2] not in ("suite", "soak"):
+    if len(sys.argv) < 3 or sys.argv[2] not in ("few", "suite", "soak"):
         sys.exit(__doc__)
     if sys.argv[2] == "soak":
         apart()
-    suite = Suite(sys.argv[1], sys.argv[2] == "soak", sys.argv[3] if len(sys.argv) > 3 else None)
-    suite.long(int(sys.argv[4]) if len(sys.argv) > 4 else 10000) if suite.soak else suite.short()
-    print(f"{suite.passed} passed, {suite.failed} failed, 0 skipped")
+    suite = Suite(sys.argv[1], sys.argv[3] if len(sys.argv) > 3 else None)
+    if sys.argv[2] == "soak":
+        suite.long(int(sys.argv[4]) if len(sys.argv) > 4 else 10000)
+    else:
+        suite.few() if sys.argv[2] == "few" else suite.short()
+    print(f"{suite.passed} passed, {suite.failed} failed, {suite.skipped} skipped")
     sys.exit(suite.failed > 0 or suite.passed == 0)
 
 
