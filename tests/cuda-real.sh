@@ -109,6 +109,18 @@ if [ -z "$short" ]; then
 	done
 	part "allreduce_perf, all types and operations" 600 $collrun -n 2 $(perf allreduce) -b 0 -e 64K -f 49 -d all -o all -n 1 -w 0
 fi
+driver=${COLL_CUDA_LIBRARY:-libcuda.so.1} launches=100 events=12
+[ -z "$stand_in$short" ] || launches=10 events=2
+part "captured calls, every kind, 2 processes" 600 $collrun -n 2 "$build/tests/cuda/cuda_graphs" kinds $launches
+part "a captured persistent all-reduce, 2 processes" 600 $collrun -n 2 "$build/tests/cuda/capture" persistent $launches
+part "calls that read the peers' memory, 2 processes" 600 env COLL_CUDA_LIBRARY="$driver" $collrun -n 2 "$build/tests/cuda/cuda_records" 1 1 $calls
+part "ranks that are killed, stopped or abort" 900 "$build/tests/cuda/cuda_death" "$driver" $events 1
+if [ -z "$short" ]; then
+	part "every kind of direct call, processes and threads" 600 $many COLL_CUDA_LIBRARY="$driver" "$build/tests/cuda/cuda_mapped"
+	for how in several overlapping abandoned outliving last beside; do
+		part "captures, $how, 2 processes" 300 $collrun -n 2 "$build/tests/cuda/capture" $how 10
+	done
+fi
 for tool in memcheck racecheck; do
 	if command -v compute-sanitizer >/dev/null && [ -z "$stand_in" ]; then
 		part "compute-sanitizer $tool, kernels" 600 compute-sanitizer --tool $tool --error-exitcode 9 "$build/tests/cuda/cuda_kernels"
