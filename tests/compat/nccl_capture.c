@@ -7,18 +7,20 @@
 #define PLAIN_OWN_MAIN
 #include "tests/compat/ranks.h"
 
-enum { SHORT = 1000, LONG = 1 << 18, MARK = -1 };
+enum { SHORT = 1000, LONG = 1 << 18, MARK = -1, CALLS = 70 };
 
 /* The test that runs. */
 static size_t count; /* of elements of one rank's share */
 static int launches;
 static CUstreamCaptureMode mode;
 static bool outlives; /* the graph its communicator */
+static bool aside;    /* the calls are in a stream beside the one that is captured, as in PyTorch */
 
 /* What a graph works on: in and gathered have n * count elements, the others count. */
 struct work {
 	float *in, *reduced, *copied, *gathered, *scattered, *received, *host;
 	CUgraphExec graph;
+	CUstream main; /* in which it is captured and launched */
 };
 
 static float *floats(size_t n)
@@ -29,8 +31,11 @@ static float *floats(size_t n)
 	return p;
 }
 
-static void make(struct work *w, size_t n)
+static void make(struct work *w, const struct rank *r)
 {
+	const size_t n = (size_t)r->n;
+
+	w->main = (CUstream)(aside ? make_stream() : r->stream);
 	w->in = floats(n * count);
 	w->reduced = floats(count);
 	w->copied = floats(count);
@@ -38,6 +43,8 @@ static void make(struct work *w, size_t n)
 	w->scattered = floats(count);
 	w->received = floats(count);
 	w->host = malloc(n * count * sizeof(float));
+	/* Making a stream waits for those of other ranks, which may wait for this one. */
+	pthread_barrier_wait(&meeting);
 }
 
 static void unmake(struct work *w)
@@ -47,6 +54,8 @@ static void unmake(struct work *w)
 	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
 		must(ncclMemFree(all[i]), "free");
 	free(w->host);
+	if (aside)
+		free_stream((cudaStream_t)w->main);
 }
 
 /* ---- Data of a launch ----------------------------------------------------------- */
@@ -133,15 +142,30 @@ static void make_calls(const struct rank *r, const struct work *w)
 	must(ncclGroupEnd(), "group");
 }
 
+/* What comes in later waits for what is in earlier. */
+static void order(CUstream earlier, CUstream later)
+{
+	CUevent event = NULL;
+
+	if (earlier == later)
+		return;
+	CU(DRIVER(cuEventCreate)(&event, CU_EVENT_DISABLE_TIMING));
+	CU(DRIVER(cuEventRecord)(event, earlier));
+	CU(DRIVER(cuStreamWaitEvent)(later, event, 0));
+	CU(DRIVER(cuEventDestroy_v2)(event));
+}
+
 /* In the global mode no thread of the process may do what a capture forbids. */
-static void capture(const struct rank *r, struct work *w)
+static void capture(const struct rank *r, struct work *w, void (*calls)(const struct rank *r, const struct work *w))
 {
 	CUgraph graph = NULL;
 
 	pthread_barrier_wait(&meeting);
-	CU(DRIVER(cuStreamBeginCapture_v2)((CUstream)r->stream, mode));
-	make_calls(r, w);
-	CU(DRIVER(cuStreamEndCapture)((CUstream)r->stream, &graph));
+	CU(DRIVER(cuStreamBeginCapture_v2)(w->main, mode));
+	order(w->main, (CUstream)r->stream);
+	calls(r, w);
+	order((CUstream)r->stream, w->main);
+	CU(DRIVER(cuStreamEndCapture)(w->main, &graph));
 	pthread_barrier_wait(&meeting);
 	CHECK(graph, "nothing was captured");
 	if (!graph)
@@ -152,7 +176,9 @@ static void capture(const struct rank *r, struct work *w)
 
 static void launch(const struct rank *r, const struct work *w)
 {
-	CU(DRIVER(cuGraphLaunch)(w->graph, (CUstream)r->stream));
+	order((CUstream)r->stream, w->main);
+	CU(DRIVER(cuGraphLaunch)(w->graph, w->main));
+	order(w->main, (CUstream)r->stream);
 }
 
 /* The communicator of all ranks has ended behind the barrier: launches pass and write nothing. */
@@ -175,10 +201,10 @@ static void captured(struct rank *r)
 {
 	struct work w = {0};
 
-	make(&w, (size_t)r->n);
+	make(&w, r);
 	if (mode == CU_STREAM_CAPTURE_MODE_THREAD_LOCAL) /* else the first call is one of the capture */
 		sum(r, r->comm);
-	capture(r, &w);
+	capture(r, &w, make_calls);
 	REQUIRE(w.graph);
 	for (int turn = 0; turn < launches; turn++) {
 		put(r, &w, turn);
@@ -211,8 +237,8 @@ static void in_turns(struct rank *r)
 	struct work w[2] = {{0}};
 
 	for (int k = 0; k < 2; k++) {
-		make(&w[k], (size_t)r->n);
-		capture(r, &w[k]);
+		make(&w[k], r);
+		capture(r, &w[k], make_calls);
 		REQUIRE(w[k].graph);
 	}
 	for (int turn = 0; turn < launches; turn++) {
@@ -229,12 +255,64 @@ static void in_turns(struct rank *r)
 	}
 }
 
+/* More collectives than the library takes in one group, an operation with a factor, a message to itself. */
+static void make_many(const struct rank *r, const struct work *w)
+{
+	const size_t each = count / CALLS;
+	float two = 2;
+	ncclRedOp_t op;
+
+	must(ncclRedOpCreatePreMulSum(&op, &two, ncclFloat32, ncclScalarHostImmediate, r->comm), "operation");
+	must(ncclGroupStart(), "group");
+	for (size_t i = 0; i < CALLS; i++)
+		must(ncclAllReduce(w->in + i * each, w->reduced + i * each, each, ncclFloat32, i % 2 ? op : ncclSum,
+		                   r->comm, r->stream),
+		     "all-reduce");
+	must(ncclGroupEnd(), "group");
+	must(ncclRedOpDestroy(op, r->comm), "operation");
+	must(ncclGroupStart(), "group");
+	must(ncclSend(w->in, count, ncclFloat32, r->rank, r->comm, r->stream), "send");
+	must(ncclRecv(w->received, count, ncclFloat32, r->rank, r->comm, r->stream), "receive");
+	must(ncclGroupEnd(), "group");
+}
+
+static void check_many(const struct rank *r, struct work *w, int turn)
+{
+	const size_t each = count / CALLS;
+	size_t wrong[2] = {0};
+
+	read_from(w->host, w->reduced, count * sizeof(float), r->stream);
+	for (size_t i = 0; i < CALLS * each; i++)
+		wrong[0] += w->host[i] != summed(r->n, turn, i) * (float)(i / each % 2 + 1);
+	read_from(w->host, w->received, count * sizeof(float), r->stream);
+	for (size_t i = 0; i < count; i++)
+		wrong[1] += w->host[i] != element(r->rank, turn, i);
+	CHECK(wrong[0] + wrong[1] == 0, "rank %d launch %d: wrong are %zu sums, %zu received", r->rank, turn, wrong[0],
+	      wrong[1]);
+}
+
+static void many(struct rank *r)
+{
+	struct work w = {0};
+
+	make(&w, r);
+	capture(r, &w, make_many);
+	REQUIRE(w.graph);
+	for (int turn = 0; turn < launches; turn++) {
+		put(r, &w, turn);
+		launch(r, &w);
+		check_many(r, &w, turn);
+	}
+	CU(DRIVER(cuGraphExecDestroy)(w.graph));
+	unmake(&w);
+}
+
 static void run(int n, size_t elements, bool graph_outlives, void (*body)(struct rank *r))
 {
 	if (!on_device())
 		SKIP("captures are those of devices");
 	count = elements;
-	launches = count == SHORT ? 20 : 6; /* the stand-in driver takes long for many bytes */
+	launches = count == SHORT ? 20 : 4; /* the stand-in driver takes long for many bytes */
 	outlives = graph_outlives;
 	mode = n == 2 ? CU_STREAM_CAPTURE_MODE_GLOBAL : CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
 	run_ranks(n, body);
@@ -257,11 +335,6 @@ static void long_calls_of_two(void)
 	run(2, LONG, false, captured);
 }
 
-static void long_calls_of_three(void)
-{
-	run(3, LONG, false, captured);
-}
-
 static void short_calls_outlive_two(void)
 {
 	run(2, SHORT, true, captured);
@@ -272,19 +345,36 @@ static void long_calls_outlive_three(void)
 	run(3, LONG, true, captured);
 }
 
+static void calls_in_a_stream_aside(void)
+{
+	aside = true;
+	run(2, SHORT, false, captured);
+	run(3, SHORT, true, captured);
+	run(2, LONG, false, captured);
+	aside = false;
+}
+
+static void many_in_a_group(void)
+{
+	run(2, SHORT, false, many);
+	aside = true;
+	run(3, SHORT, false, many);
+	aside = false;
+}
+
 static void two_graphs_in_turns(void)
 {
 	run(2, SHORT, false, in_turns);
-	run(3, LONG, false, in_turns);
+	run(3, SHORT, false, in_turns);
 }
 
 int main(int argc, char **argv)
 {
 	static const struct plain_case tests[] = {
-	        PLAIN_CASE(short_calls_of_two),      PLAIN_CASE(short_calls_of_three),
-	        PLAIN_CASE(long_calls_of_two),       PLAIN_CASE(long_calls_of_three),
-	        PLAIN_CASE(short_calls_outlive_two), PLAIN_CASE(long_calls_outlive_three),
-	        PLAIN_CASE(two_graphs_in_turns),
+	        PLAIN_CASE(short_calls_of_two),       PLAIN_CASE(short_calls_of_three),
+	        PLAIN_CASE(long_calls_of_two),        PLAIN_CASE(short_calls_outlive_two),
+	        PLAIN_CASE(long_calls_outlive_three), PLAIN_CASE(calls_in_a_stream_aside),
+	        PLAIN_CASE(many_in_a_group),          PLAIN_CASE(two_graphs_in_turns),
 	};
 
 	setenv("COLL_DEBUG", "error", 0);

@@ -16,7 +16,7 @@
 #include "tests/compat/memory.h"
 #include "tests/plain.h"
 
-enum { LEN = 1 << 18, ROUNDS = 6, CALLS_MAX = 2000, MORE = 10 };
+enum { LEN = 1 << 16, ROUNDS = 5, CALLS_MAX = 2000, MORE = 5 };
 
 enum memory { NCCL, CUDA };
 
@@ -36,8 +36,13 @@ struct rank {
 	ncclComm_t comm;
 	cudaStream_t stream;
 	float *in, *out, *host;
-	char log[64];
+	char log[64]; /* the file */
 };
+
+static void name_log(char log[64], const char *folder, int rank)
+{
+	snprintf(log, 64, "%s/%d", folder, rank);
+}
 
 static void must(ncclResult_t r, const char *what)
 {
@@ -125,6 +130,8 @@ static void use_buffers(struct rank *r)
 	bool mapped = false;
 	long bytes = 0;
 
+	/* No rank announces its buffers, which its first call does, before the other one has counted. */
+	pthread_barrier_wait(&both->meeting);
 	r->in = get();
 	r->out = get();
 	for (int i = 0; i < (memory == NCCL && direct ? CALLS_MAX : MORE) && !mapped; i++) {
@@ -167,7 +174,7 @@ static void run_rank(int rank, const char *folder)
 {
 	struct rank r = {.rank = rank};
 
-	snprintf(r.log, sizeof(r.log), "%s/%d", folder, rank);
+	name_log(r.log, folder, rank);
 	setenv("COLL_DEBUG", "info", 1);
 	setenv("COLL_LOG_FILE", r.log, 1);
 	setenv("COLL_DEVICE_DIRECT", direct ? "1" : "0", 1);
@@ -181,7 +188,6 @@ static void run_rank(int rank, const char *folder)
 		must(ncclCommDestroy(r.comm), "destroy");
 		check_log(&r);
 	}
-	unlink(r.log);
 	free(r.host);
 	free_stream(r.stream);
 }
@@ -220,7 +226,7 @@ static void run_ranks(const char *folder)
 /* In a process of its own, for the same reason. */
 static void run(enum memory of, bool is_direct)
 {
-	char folder[] = "/tmp/nccl_in_place.XXXXXX";
+	char folder[] = "/tmp/nccl_in_place.XXXXXX", log[64];
 	int status = 1;
 	pid_t child;
 
@@ -236,6 +242,10 @@ static void run(enum memory of, bool is_direct)
 	}
 	waitpid(child, &status, 0);
 	CHECK(status == 0, "wait status %d", status);
+	for (int rank = 0; rank < 2; rank++) { /* of ranks that were killed, too */
+		name_log(log, folder, rank);
+		unlink(log);
+	}
 	rmdir(folder);
 }
 
