@@ -205,7 +205,7 @@ static void run_ranks(const char *folder)
 	for (int rank = 0; rank < 2; rank++) {
 		child[rank] = fork();
 		if (child[rank] == 0) {
-			alarm(100);
+			alarm(250);
 			while (!atomic_load(&both->ready))
 				usleep(500);
 			run_rank(rank, folder);
