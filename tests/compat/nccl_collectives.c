@@ -186,6 +186,8 @@ RUN(all_reduce, ncclAllReduce(in, out, t->count, t->type, t->op, l->comm, l->str
 RUN(reduce, ncclReduce(in, l->rank == t->root ? out : NULL, t->count, t->type, t->op, t->root, l->comm, l->stream))
 RUN(reduce_scatter, ncclReduceScatter(in, out, t->count, t->type, t->op, l->comm, l->stream))
 RUN(broadcast, ncclBroadcast(in, out, t->count, t->type, t->root, l->comm, l->stream))
+/* Always in place. */
+RUN(bcast, ncclBcast(l->rank == t->root ? in : out, t->count, t->type, t->root, l->comm, l->stream))
 RUN(all_gather, ncclAllGather(in, out, t->count, t->type, l->comm, l->stream))
 RUN(all_to_all, ncclAlltoAll(in, out, t->count, t->type, l->comm, l->stream))
 RUN(gather, ncclGather(in, l->rank == t->root ? out : NULL, t->count, t->type, t->root, l->comm, l->stream))
@@ -307,6 +309,9 @@ static void copies(const struct local *l, int n, struct test t)
 	t.gives = own;
 	t.name = "broadcast", t.run = broadcast, t.gets = of_root, t.in_blocks = t.out_blocks = 1;
 	both_places(t, l, n, 0, 0);
+	t.name = "bcast", t.run = bcast, t.in_place = true;
+	run(&t, l, n);
+	t.in_place = false;
 	t.name = "all_gather", t.run = all_gather, t.gets = of_all, t.out_blocks = all;
 	both_places(t, l, n, 1, 0);
 	t.name = "gather", t.run = gather, t.only_root_gets = true;

@@ -265,8 +265,6 @@ static void more_messages_than_slots(void)
 
 /* ---- A rank to itself --------------------------------------------------------------------- */
 
-#define CU(call) CHECK((call) == CUDA_SUCCESS)
-
 /* A word of the host that streams wait for. */
 static _Atomic uint32_t *hold(cudaStream_t s)
 {

@@ -19,6 +19,8 @@ static inline void must(ncclResult_t r, const char *what)
 	CHECK(r == ncclSuccess, "%s: %d %s", what, (int)r, ncclGetLastError(NULL));
 }
 
+#define CU(call) CHECK((call) == CUDA_SUCCESS)
+
 static inline double now_s(void)
 {
 	struct timespec t;
