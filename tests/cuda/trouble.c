@@ -355,12 +355,50 @@ static void refuses(const struct job_rank *r, const int *in, int *out, size_t n,
 		job_wrong(r, "%s, %s: %ld operations were enqueued", argument, reason, enqueued() - before);
 }
 
-/* Device memory and host memory side by side in the address space. */
+/* The last page of an allocation. */
 static int *half_a_buffer(const struct job_rank *r)
 {
 	char *p = (char *)job_memory(r, 32768);
 
 	return (int *)(void *)(p + 32768 * sizeof(int) - 4096);
+}
+
+/* A page of host memory in front of a mapping of the device, and one behind it. */
+static void mixed_kinds(const struct job_rank *r, int *good)
+{
+	const CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+	                                  .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
+	const CUmemAccessDesc access = {{CU_MEM_LOCATION_TYPE_DEVICE, 0}, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+	static const char reason[] = "host memory and device memory";
+	CUmemGenericAllocationHandle memory = 0;
+	CUdeviceptr at = 0;
+	size_t grain = 0;
+	char *first, *second;
+
+	if (DRIVER(cuMemGetAllocationGranularity)(&grain, &prop, CU_MEM_ALLOC_GRANULARITY_MINIMUM) != CUDA_SUCCESS ||
+	    DRIVER(cuMemAddressReserve)(&at, 3 * grain, 0, 0, 0) != CUDA_SUCCESS ||
+	    DRIVER(cuMemCreate)(&memory, grain, &prop, 0) != CUDA_SUCCESS ||
+	    DRIVER(cuMemMap)(at + grain, grain, 0, memory, 0) != CUDA_SUCCESS ||
+	    DRIVER(cuMemSetAccess)(at + grain, grain, &access, 1) != CUDA_SUCCESS) {
+		job_wrong(r, "no mapping");
+		return;
+	}
+	first = (char *)(uintptr_t)at + grain;
+	second = first + grain;
+	for (char *page = first - 4096; page <= second; page += grain + 4096) {
+		if (mmap(page, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) != page)
+			job_wrong(r, "no host memory at %p", (void *)page);
+		memset(page, 0, 4096);
+	}
+	refuses(r, (int *)(void *)(first - 64), good, 32, NULL, "in at ", reason);
+	refuses(r, good, (int *)(void *)(first - 64), 32, NULL, "out at ", reason);
+	refuses(r, (int *)(void *)(second - 64), good, 32, NULL, "in at ", reason);
+	refuses(r, good, (int *)(void *)(second - 64), 32, NULL, "out at ", reason);
+	/* Each of the kinds alone is good, on both sides of either border. */
+	job_ok(r, sum(r, (int *)(void *)(first - 64), good, 16, NULL), "the host memory in front");
+	job_ok(r, sum(r, good, (int *)(void *)first, 16, NULL), "the device memory behind it");
+	job_ok(r, sum(r, good, (int *)(void *)(second - 64), 16, NULL), "the device memory in front");
+	job_ok(r, sum(r, (int *)(void *)second, good, 16, NULL), "the host memory behind it");
 }
 
 static void bad_arguments(struct job_rank *r)
@@ -380,6 +418,7 @@ static void bad_arguments(struct job_rank *r)
 	refuses(r, (int *)(uintptr_t)managed, x, 16, NULL, "in at ", "managed");
 	refuses(r, x, (int *)(uintptr_t)managed, 16, NULL, "out at ", "managed");
 	refuses(r, half, x, COUNT, NULL, "in at ", "longer than it was allocated");
+	mixed_kinds(r, x);
 	if (DRIVER(cuDevicePrimaryCtxRetain)(&second, 1) == CUDA_SUCCESS &&
 	    DRIVER(cuCtxSetCurrent)(second) == CUDA_SUCCESS && DRIVER(cuMemAlloc_v2)(&other, 65536) == CUDA_SUCCESS &&
 	    DRIVER(cuStreamCreate)(&theirs, CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS) {
