@@ -91,6 +91,18 @@ static int wrong_marks(const int *device, int count)
 	return wrong;
 }
 
+/* What the rank before this one has put. */
+static int wrong_from_before(const int *device, int turn, int count)
+{
+	const int before = (me + size - 1) % size;
+	int wrong = 0;
+
+	CHECK(cuda_user_read(host, device, (size_t)count * sizeof(int)));
+	for (int i = 0; i < count; i++)
+		wrong += host[i] != (before + 1) * (i + 7 * turn);
+	return wrong;
+}
+
 static coll_status sum(int k, int count, coll_stream *s)
 {
 	return coll_all_reduce(in[k], out[k], (size_t)count, COLL_I32, COLL_SUM, comm, s);
@@ -194,6 +206,44 @@ static void several(void)
 		}
 	}
 	cuda_user_exec_destroy(exec);
+}
+
+/* Messages that follow one another to the same rank, and sums, in one group: more tiles than there are slots. */
+static void crowded(void)
+{
+	enum { MESSAGES = 25, SUMS = 2, MANY = LONG * 11 };
+	int *large_in = NULL, *large_out = NULL, *all = NULL;
+	void *exec = NULL;
+
+	REQUIRE(coll_mem_alloc_on(comm, (void **)&large_in, MANY * sizeof(int), COLL_MEM_DEVICE) == COLL_OK);
+	REQUIRE(coll_mem_alloc_on(comm, (void **)&large_out, SUMS * MANY * sizeof(int), COLL_MEM_DEVICE) == COLL_OK);
+	REQUIRE(coll_mem_alloc_on(comm, (void **)&all, MESSAGES * sizeof(host), COLL_MEM_DEVICE) == COLL_OK);
+	CHECK(cuda_user_capture(handle[0]));
+	CHECK(coll_group_begin() == COLL_OK);
+	for (int i = 0; i < SUMS; i++)
+		CHECK(coll_all_reduce(large_in, large_out + i * MANY, MANY, COLL_I32, COLL_SUM, comm, stream[0]) ==
+		      COLL_OK);
+	for (int i = 0; i < MESSAGES; i++) {
+		CHECK(coll_send(in[0], LONG, COLL_I32, (me + 1) % size, comm, stream[0]) == COLL_OK);
+		CHECK(coll_recv(all + i * LONG, LONG, COLL_I32, (me + size - 1) % size, comm, stream[0]) == COLL_OK);
+	}
+	CHECK(coll_group_end() == COLL_OK, "%s", coll_last_error(comm)->message);
+	REQUIRE(cuda_user_captured(handle[0], &exec, 1));
+	for (int turn = 0; turn < 3 && atomic_load(&plain_failures) == 0; turn++) {
+		put(in[0], me, turn, LONG);
+		for (int part = 0; part < MANY; part += LONG)
+			put(large_in + part, me, turn, LONG);
+		for (int i = 0; i < MESSAGES; i++)
+			put_mark(all + i * LONG, LONG);
+		CHECK(cuda_user_launch(exec, handle[0]) && cuda_user_synchronize(handle[0]));
+		for (int i = 0; i < MESSAGES; i++)
+			CHECK(wrong_from_before(all + i * LONG, turn, LONG) == 0, "turn %d, message %d", turn, i);
+		for (int part = 0; part < SUMS * MANY; part += LONG)
+			CHECK(wrong_sums(large_out + part, turn, LONG) == 0, "turn %d, sum at %d", turn, part);
+	}
+	cuda_user_exec_destroy(exec);
+	CHECK(coll_mem_free(comm, large_in) == COLL_OK && coll_mem_free(comm, large_out) == COLL_OK);
+	CHECK(coll_mem_free(comm, all) == COLL_OK);
 }
 
 /* Two graphs launched in two streams at once run in the order of their launches. */
@@ -460,10 +510,19 @@ int main(int argc, char **argv)
 	static const struct {
 		const char *name;
 		void (*run)(void);
-	} scenarios[] = {{"persistent", persistent}, {"several", several}, {"overlapping", overlapping},
-	                 {"abandoned", abandoned},   {"refused", refused}, {"itself", itself},
-	                 {"outliving", outliving},   {"last", last},       {"warm", warm},
-	                 {"beside", beside},         {"between", failing}, {"during", failing},
+	} scenarios[] = {{"persistent", persistent},
+	                 {"several", several},
+	                 {"overlapping", overlapping},
+	                 {"crowded", crowded},
+	                 {"abandoned", abandoned},
+	                 {"refused", refused},
+	                 {"itself", itself},
+	                 {"outliving", outliving},
+	                 {"last", last},
+	                 {"warm", warm},
+	                 {"beside", beside},
+	                 {"between", failing},
+	                 {"during", failing},
 	                 {"abort", failing}};
 
 	how = argc > 1 ? argv[1] : "";

@@ -121,8 +121,9 @@ class Suite(Cases):
                     self.launched(f"several {where}", n, self.rank("capture", "several", 5), **env)
             self.direct(n, kinds)
             self.launched(f"persistent {n}", n, self.rank("capture", "persistent", launches), 300)
-            for name in ("overlapping", "abandoned", "refused", "itself", "outliving", "last", "warm", "beside"):
+            for name in ("overlapping", "crowded", "abandoned", "refused", "itself", "outliving", "last", "warm", "beside"):
                 self.launched(f"{name} {n}", n, self.rank("capture", name, 10))
+            self.launched(f"crowded {n} staged", n, self.rank("capture", "crowded"), COLL_DEVICE_DIRECT="0")
             self.launched(f"without a thread {n}", n, self.rank("capture", "refused"), COLL_PROGRESS="off")
             for seed in range(failures):
                 for how in ("between", "during", "abort"):
