@@ -17,6 +17,8 @@
 #include "tests/plain.h"
 
 enum { COUNT = 3000, LONG = 200000, MARK = 0x5a5a5a5a };
+/* Messages in each direction that one group of a capture may have. */
+enum { FEW = 64 };
 
 static int launches = 100, victim = -1;
 static const char *how;
@@ -292,6 +294,20 @@ static void abandoned(void)
 	}
 }
 
+/* n elements of in[1] to out[1] of the next rank, each as a message of its own: a group of 2n calls. */
+static coll_status many_messages(int n)
+{
+	coll_status st = coll_group_begin(), end;
+
+	for (int i = 0; i < n && st == COLL_OK; i++) {
+		st = coll_send(in[1] + i, 1, COLL_I32, (me + 1) % size, comm, stream[0]);
+		if (st == COLL_OK)
+			st = coll_recv(out[1] + i, 1, COLL_I32, (me + size - 1) % size, comm, stream[0]);
+	}
+	end = coll_group_end();
+	return st ? st : end;
+}
+
 /* What cannot be captured is refused by name, and the capture goes on. */
 static void refused(void)
 {
@@ -313,6 +329,11 @@ static void refused(void)
 		CHECK(strstr(coll_last_error(comm)->message, "[COLL-1218]"), "%s", coll_last_error(comm)->message);
 		CHECK(coll_send_tag(host, 1, COLL_I32, (me + 1) % size, 1, comm, stream[0]) == COLL_ERR_UNSUPPORTED);
 		CHECK(strstr(coll_last_error(comm)->message, "[COLL-1217]"), "%s", coll_last_error(comm)->message);
+		CHECK(many_messages(FEW) == COLL_OK, "%s", coll_last_error(comm)->message);
+		CHECK(many_messages(FEW + 1) == COLL_ERR_UNSUPPORTED);
+		CHECK(strstr(coll_last_error(comm)->message, ": 130 calls") &&
+		              strstr(coll_last_error(comm)->message, "at most 128 [COLL-1213]"),
+		      "%s", coll_last_error(comm)->message);
 	}
 	CHECK(coll_stream_wait_event(stream[0], event) == COLL_ERR_UNSUPPORTED);
 	/* Ordinary calls go on meanwhile, blocking ones too. */
@@ -323,8 +344,11 @@ static void refused(void)
 	if (!without_thread)
 		CHECK(sum(0, COUNT, stream[0]) == COLL_OK, "%s", coll_last_error(comm)->message);
 	REQUIRE(cuda_user_captured(handle[0], &exec, 1));
-	if (!without_thread)
+	if (!without_thread) {
+		put(in[1], me, 4, COUNT);
 		sum_once(exec, 0, 5, COUNT);
+		CHECK(wrong_from_before(out[1], 4, FEW) == 0);
+	}
 	cuda_user_exec_destroy(exec);
 	put(in[0], me, 9, COUNT);
 	CHECK(sum(0, COUNT, stream[0]) == COLL_OK && coll_stream_wait(stream[0], -1) == COLL_OK);
