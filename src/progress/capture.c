@@ -2,7 +2,8 @@
  * Captured calls: see capture.h. Owns what is put into graphs. Their ring: capture_ring.c; their launches:
  * capture_launch.c; the slots and words of calls that go direct: mapped/graphs.c.
  *
- * For the tiles of the calls of one group in turn, j = 0, 1, ... in slot (first + j) % S, a launch does:
+ * For the tiles of the calls of one group in turn (capture_state.h), j = 0, 1, ... in slot (first + j) % S, a
+ * launch does:
  *
  *	stream   wait `go` has CLEAR | gather, full = id | wait `go` has TAKEN | scatter, full = 0
  *	host     ... sees id, runs the tile, go = TAKEN ... sees 0, go = CLEAR
@@ -250,33 +251,84 @@ static void discard(struct chain *chain)
 	}
 }
 
-static int requests_of(const struct coll_captured *x, struct coll_request **by)
+/* Whether two calls of a group have a channel together, so that one must follow the other. */
+static bool share(const struct coll_request *a, const struct coll_request *b)
 {
-	for (int i = 0; x && i < x->n; i++)
-		by[i] = x->calls[i].r;
-	return x ? x->n : 0;
+	if (a->kind != b->kind || a->kind == COLL_REQUEST_COLLECTIVE)
+		return a->kind == b->kind;
+	for (int half = 0; half < 2; half++)
+		if (a->pair_plan[half] && b->pair_plan[half] &&
+		    coll_pair_peer(&a->pair, half) == coll_pair_peer(&b->pair, half))
+			return true;
+	return false;
+}
+
+/* A call with two halves may join two columns. Column k is that whose earliest call was the k-th of all such. */
+static void find_columns(struct coll_captured *x)
+{
+	x->columns = 0;
+	for (int i = 0; i < x->n; i++) {
+		x->calls[i].column = i;
+		for (int k = 0; k < i; k++) {
+			const int from = x->calls[i].column, to = x->calls[k].column;
+
+			if (from == to || !share(x->calls[k].r, x->calls[i].r))
+				continue;
+			for (int j = 0; j <= i; j++)
+				if (x->calls[j].column == from || x->calls[j].column == to)
+					x->calls[j].column = from < to ? from : to;
+		}
+	}
+	for (int i = 0; i < x->n; i++) {
+		const int column = x->calls[i].column;
+
+		/* The name of a column is the number of its earliest call. */
+		x->calls[i].column = column == i ? x->columns++ : x->calls[column].column;
+	}
+}
+
+/* The places of the tiles, of which a column has one in each row. */
+static void place(struct coll_captured *x)
+{
+	size_t rows = 0;
+
+	find_columns(x);
+	for (int i = 0; i < x->columns; i++)
+		x->calls[i].first = -1;
+	for (int i = 0; i < x->n; i++) {
+		struct capture_call *call = &x->calls[i];
+		int *at = &x->calls[call->column].first;
+
+		for (call->row = 0; *at >= 0; at = &x->calls[*at].next)
+			call->row += x->calls[*at].r->stage_tiles;
+		*at = i;
+		call->next = -1;
+		if (call->row + call->r->stage_tiles > rows)
+			rows = call->row + call->r->stage_tiles;
+	}
+	x->tiles = rows * (size_t)x->columns;
 }
 
 /* Give the calls their slots: a stream comes to them one after the other. */
 static void deal(struct coll_capture *c, struct coll_captured *x)
 {
-	struct coll_request *by[CAPTURE_SLOTS];
-
 	for (int i = 0; i < x->n; i++)
 		x->calls[i].r->captured = x;
 	if (x->direct) {
 		x->calls[0].r->direct_call.id = x->id;
 		return;
 	}
-	requests_of(x, by);
+	place(x);
 	x->slot = c->next_slot;
-	x->tiles = coll_stage_places(by, x->n);
 	c->next_slot = capture_slot(x, x->tiles);
 	for (int i = 0; i < x->n; i++)
 		for (int half = 0; half < 2; half++) {
-			by[i]->stage[half].number = x->slot + (uint32_t)i;
-			by[i]->stage[half].apart = (uint32_t)x->n;
-			by[i]->stage[half].slots = CAPTURE_SLOTS;
+			const struct capture_call *call = &x->calls[i];
+			struct coll_run_stage *s = &call->r->stage[half];
+
+			s->number = x->slot + (uint32_t)call->row * (uint32_t)x->columns + (uint32_t)call->column;
+			s->apart = (uint32_t)x->columns;
+			s->slots = CAPTURE_SLOTS;
 		}
 }
 
@@ -340,24 +392,53 @@ static bool copies(const struct capture_graph *g, const struct coll_captured *en
 	return any;
 }
 
+static coll_status put(struct coll_stage *ring, const struct coll_captured *x, size_t j, coll_stage_put_fn *work)
+{
+	size_t t = 0;
+	const struct capture_call *call = capture_at(x, j, &t);
+
+	return call ? work(ring, call->r, t) : COLL_OK;
+}
+
+/* What is in front of the first wait. */
+static coll_status put_first(struct coll_stage *ring, const struct coll_captured *x)
+{
+	coll_status st = COLL_OK;
+
+	for (size_t j = 0; j < x->tiles && j < CAPTURE_SLOTS && st == COLL_OK; j++)
+		st = put(ring, x, j, put_gather);
+	return st;
+}
+
+static coll_status put_rest(struct coll_stage *ring, const struct coll_captured *x)
+{
+	coll_status st = COLL_OK;
+
+	for (size_t j = 0; j < x->tiles && st == COLL_OK; j++) {
+		st = put(ring, x, j, put_wait);
+		if (st == COLL_OK)
+			st = put(ring, x, j, put_scatter);
+		if (st == COLL_OK && j + CAPTURE_SLOTS < x->tiles)
+			st = put(ring, x, j + CAPTURE_SLOTS, put_gather);
+	}
+	return st;
+}
+
 /* Direct calls come in front of what the others wait for, and behind what those have in front of their first wait: as
  * outside of graphs (stage_chain.h). But if they need the slots they come first. */
 static coll_status put_calls(struct coll_capture *c, const struct capture_graph *g, const struct coll_captured *rest,
                              const struct coll_captured *end, coll_device_stream main)
 {
-	static const struct coll_stage_puts puts = {put_gather, put_wait, put_scatter};
-	struct coll_request *by[CAPTURE_SLOTS];
-	const int n = requests_of(rest, by);
 	const bool first = copies(g, end);
 	coll_status st = first ? put_direct(g, end, main) : COLL_OK;
 
-	for (int i = 0; i < n; i++)
-		by[i]->device_stream = main;
-	if (st == COLL_OK && n > 0)
-		st = coll_stage_put_first(c->ring, by, n, &puts);
+	for (int i = 0; rest && i < rest->n; i++)
+		rest->calls[i].r->device_stream = main;
+	if (st == COLL_OK && rest)
+		st = put_first(c->ring, rest);
 	if (st == COLL_OK && !first)
 		st = put_direct(g, end, main);
-	return st == COLL_OK && n > 0 ? coll_stage_put_rest(c->ring, by, n, &puts) : st;
+	return st == COLL_OK && rest ? put_rest(c->ring, rest) : st;
 }
 
 /* In the graph: behind its calls before, and behind the launches before it. end: the calls before, in the list. */

@@ -51,7 +51,9 @@ coll_status coll_capture_places(struct coll_capture *c, const struct coll_captur
 
 static bool exists(const struct coll_captured *x, size_t j)
 {
-	return j / (size_t)x->n < x->calls[j % (size_t)x->n].r->stage_tiles;
+	size_t t;
+
+	return capture_at(x, j, &t) != NULL;
 }
 
 /* What the device has stored is seen with what it stored before. */
@@ -68,10 +70,10 @@ static void let_go(struct coll_capture *c, uint32_t slot, uint32_t bits)
 /* Whether the runs have left the slot of a tile. */
 static bool is_taken(const struct coll_captured *x, size_t j)
 {
-	const struct capture_call *call = &x->calls[j % (size_t)x->n];
-	const size_t t = j / (size_t)x->n;
+	size_t t = 0;
+	const struct capture_call *call = capture_at(x, j, &t);
 
-	for (int half = 0; half < 2; half++) {
+	for (int half = 0; call && half < 2; half++) {
 		const struct coll_run_stage *s = &call->r->stage[half];
 		const uint32_t number = coll_stage_number(s, t);
 
@@ -151,8 +153,23 @@ static coll_status start_direct(struct coll_request *r, size_t place)
 	return start_run(r, r->comm->capture->direct_run, ++r->comm->capture->directs, place);
 }
 
-static coll_status start_pair(struct coll_request *r)
+/* The run of the message before, of those of a part that come before its call i: they have a channel together. */
+static const struct coll_run *message_before(const struct coll_captured *x, int i, int half)
 {
+	const int peer = coll_pair_peer(&x->calls[i].r->pair, half);
+
+	while (--i >= 0) {
+		const struct coll_request *r = x->calls[i].r;
+
+		if (r->kind == COLL_REQUEST_PAIR && r->pair_plan[half] && coll_pair_peer(&r->pair, half) == peer)
+			return r->pair_run[half];
+	}
+	return NULL;
+}
+
+static coll_status start_pair(const struct coll_captured *x, int i)
+{
+	struct coll_request *r = x->calls[i].r;
 	struct coll_comm *comm = r->comm;
 	coll_status st = COLL_OK;
 
@@ -167,6 +184,7 @@ static coll_status start_pair(struct coll_request *r)
 		coll_pair_job(comm, &r->pair, half, r->pair_plan[half], &job);
 		job.sequence = ++comm->capture->numbers[half][coll_pair_peer(&r->pair, half)];
 		job.stage = r->stage[half].ready ? &r->stage[half] : NULL;
+		job.after = message_before(x, i, half);
 		/* Without a number: those of other messages are looked up by it. */
 		r->wait.entries[r->wait.nruns] = coll_begin_pair_entry(comm, &r->pair, half, 0, 0);
 		r->wait.runs[r->wait.nruns++] = r->pair_run[half];
@@ -234,7 +252,7 @@ static void start(struct coll_comm *comm, struct coll_captured *x)
 			st = start_collective(r, &c->places[i], after, x->calls[i].place);
 			after = c->places[i].run;
 		} else {
-			st = start_pair(r);
+			st = start_pair(x, i);
 		}
 		for (int half = 0; half < 2; half++)
 			if (r->wait.entries[half])

@@ -35,7 +35,10 @@ struct capture_graph {
 	atomic_bool gone; /* by the driver, in any thread; release */
 };
 
-/* A call that goes direct, or the other calls of a group. */
+/*
+ * A call that goes direct, or the other calls of a group. Calls that share a channel follow one another in a column:
+ * the collectives, and messages of one direction to one rank. The columns take turns, a tile each.
+ */
 struct coll_captured {
 	struct coll_captured *next; /* of the graph */
 	struct capture_graph *graph;
@@ -44,12 +47,15 @@ struct coll_captured {
 	bool direct;
 	bool complete; /* all of it is in the graph */
 	size_t tiles;  /* in turn, those that do not exist too */
-	int n;
+	int n, columns;
 	struct capture_call {
 		struct coll_request *r;
-		bool own;        /* r was made for the graph */
-		uint32_t place;  /* of collectives: how many of the graph are in front of it */
-		size_t tiles[2]; /* by half */
+		bool own;         /* r was made for the graph */
+		uint32_t place;   /* of collectives: how many of the graph are in front of it */
+		size_t tiles[2];  /* by half */
+		int column, next; /* next: in the column, -1: none */
+		size_t row;       /* of its first tile, in the column */
+		int first;        /* of the column that has the number of this call, in the order of calls */
 	} calls[];
 };
 
@@ -90,6 +96,20 @@ struct coll_capture {
 static inline uint32_t capture_slot(const struct coll_captured *x, size_t j)
 {
 	return (uint32_t)((x->slot + j) % CAPTURE_SLOTS);
+}
+
+/* The call whose tile *t has place j; NULL: there is none. */
+static inline const struct capture_call *capture_at(const struct coll_captured *x, size_t j, size_t *t)
+{
+	const size_t row = j / (size_t)x->columns;
+	int i = x->calls[j % (size_t)x->columns].first;
+
+	while (i >= 0 && row >= x->calls[i].row + x->calls[i].r->stage_tiles)
+		i = x->calls[i].next;
+	if (i < 0)
+		return NULL;
+	*t = row - x->calls[i].row;
+	return &x->calls[i];
 }
 
 #endif

@@ -236,9 +236,9 @@ static coll_status append(struct coll_stream *s, const struct coll_event *e)
 }
 
 /* Both in one capture, or none in any: the driver would end the capture, or make the other stream part of it. */
-static coll_status order(struct coll_device *d, void *earlier, void *later)
+static coll_status order(struct coll_device *d, void *earlier, void *later, bool *captured)
 {
-	struct coll_device_capture a, b;
+	struct coll_device_capture a = {0}, b;
 	const char *why;
 	coll_status st = d->table->stream_check(d, earlier, &a, &why);
 
@@ -246,11 +246,13 @@ static coll_status order(struct coll_device *d, void *earlier, void *later)
 		st = d->table->stream_check(d, later, &b, &why);
 	if (st == COLL_OK && a.id != b.id)
 		st = COLL_ERR_UNSUPPORTED;
+	*captured = a.id != 0;
 	return st == COLL_OK ? d->table->order(d, earlier, later) : st;
 }
 
 coll_status coll_stream_wait_event(coll_stream *s, coll_event *e)
 {
+	bool ordered, captured = false;
 	coll_status st = COLL_OK;
 	void *earlier;
 
@@ -258,12 +260,16 @@ coll_status coll_stream_wait_event(coll_stream *s, coll_event *e)
 		return COLL_ERR_ARGUMENT;
 	/* A stream of the device waits until another one has done all it holds now. Without the lock: the driver may
 	 * keep this thread until the progress thread has moved earlier calls. */
-	if (s->device && device_stream(e, &earlier))
-		return order(s->ctx->device, earlier, s->handle);
+	ordered = s->device && device_stream(e, &earlier);
+	if (ordered)
+		st = order(s->ctx->device, earlier, s->handle, &captured);
+	/* Calls in a graph are none of the stream's. */
+	if (st != COLL_OK || captured)
+		return st;
 	coll_async_lock(s->ctx);
 	/* An event of the same stream needs no wait: new requests are behind it anyway. A stream of the device cannot
-	 * wait for the host. */
-	if (s->device && coll_event_state(e) == COLL_AGAIN)
+	 * wait for the host. Where the driver waits, the error of the event is what is left to wait for. */
+	if (s->device && !ordered && coll_event_state(e) == COLL_AGAIN)
 		st = COLL_ERR_UNSUPPORTED;
 	else if (e->stream != s && coll_event_state(e) != COLL_OK)
 		st = append(s, e);

@@ -102,15 +102,5 @@ size_t coll_stage_join(const struct coll_request *r);
 
 /* What is enqueued for a tile of a request. */
 typedef coll_status coll_stage_put_fn(struct coll_stage *s, const struct coll_request *r, size_t t);
-struct coll_stage_puts {
-	coll_stage_put_fn *gather, *wait, *scatter;
-};
-/* Enqueue n requests of a graph that take turns. Their number of places in turn: */
-size_t coll_stage_places(struct coll_request *const *by, int n);
-/* What is in front of the first wait, and the rest. */
-coll_status coll_stage_put_first(struct coll_stage *s, struct coll_request *const *by, int n,
-                                 const struct coll_stage_puts *puts);
-coll_status coll_stage_put_rest(struct coll_stage *s, struct coll_request *const *by, int n,
-                                const struct coll_stage_puts *puts);
 
 #endif

@@ -17,6 +17,8 @@
 #include "tests/plain.h"
 
 enum { COUNT = 3000, LONG = 200000, MARK = 0x5a5a5a5a };
+/* Messages in each direction that one group of a capture may have. */
+enum { FEW = 64 };
 
 static int launches = 100, victim = -1;
 static const char *how;
@@ -88,6 +90,18 @@ static int wrong_marks(const int *device, int count)
 	CHECK(cuda_user_read(host, device, (size_t)count * sizeof(int)));
 	for (int i = 0; i < count; i++)
 		wrong += host[i] != MARK;
+	return wrong;
+}
+
+/* What the rank before this one has put. */
+static int wrong_from_before(const int *device, int turn, int count)
+{
+	const int before = (me + size - 1) % size;
+	int wrong = 0;
+
+	CHECK(cuda_user_read(host, device, (size_t)count * sizeof(int)));
+	for (int i = 0; i < count; i++)
+		wrong += host[i] != (before + 1) * (i + 7 * turn);
 	return wrong;
 }
 
@@ -196,6 +210,44 @@ static void several(void)
 	cuda_user_exec_destroy(exec);
 }
 
+/* Messages that follow one another to the same rank, and sums, in one group: more tiles than there are slots. */
+static void crowded(void)
+{
+	enum { MESSAGES = 25, SUMS = 2, MANY = LONG * 11 };
+	int *large_in = NULL, *large_out = NULL, *all = NULL;
+	void *exec = NULL;
+
+	REQUIRE(coll_mem_alloc_on(comm, (void **)&large_in, MANY * sizeof(int), COLL_MEM_DEVICE) == COLL_OK);
+	REQUIRE(coll_mem_alloc_on(comm, (void **)&large_out, SUMS * MANY * sizeof(int), COLL_MEM_DEVICE) == COLL_OK);
+	REQUIRE(coll_mem_alloc_on(comm, (void **)&all, MESSAGES * sizeof(host), COLL_MEM_DEVICE) == COLL_OK);
+	CHECK(cuda_user_capture(handle[0]));
+	CHECK(coll_group_begin() == COLL_OK);
+	for (int i = 0; i < SUMS; i++)
+		CHECK(coll_all_reduce(large_in, large_out + i * MANY, MANY, COLL_I32, COLL_SUM, comm, stream[0]) ==
+		      COLL_OK);
+	for (int i = 0; i < MESSAGES; i++) {
+		CHECK(coll_send(in[0], LONG, COLL_I32, (me + 1) % size, comm, stream[0]) == COLL_OK);
+		CHECK(coll_recv(all + i * LONG, LONG, COLL_I32, (me + size - 1) % size, comm, stream[0]) == COLL_OK);
+	}
+	CHECK(coll_group_end() == COLL_OK, "%s", coll_last_error(comm)->message);
+	REQUIRE(cuda_user_captured(handle[0], &exec, 1));
+	for (int turn = 0; turn < 3 && atomic_load(&plain_failures) == 0; turn++) {
+		put(in[0], me, turn, LONG);
+		for (int part = 0; part < MANY; part += LONG)
+			put(large_in + part, me, turn, LONG);
+		for (int i = 0; i < MESSAGES; i++)
+			put_mark(all + i * LONG, LONG);
+		CHECK(cuda_user_launch(exec, handle[0]) && cuda_user_synchronize(handle[0]));
+		for (int i = 0; i < MESSAGES; i++)
+			CHECK(wrong_from_before(all + i * LONG, turn, LONG) == 0, "turn %d, message %d", turn, i);
+		for (int part = 0; part < SUMS * MANY; part += LONG)
+			CHECK(wrong_sums(large_out + part, turn, LONG) == 0, "turn %d, sum at %d", turn, part);
+	}
+	cuda_user_exec_destroy(exec);
+	CHECK(coll_mem_free(comm, large_in) == COLL_OK && coll_mem_free(comm, large_out) == COLL_OK);
+	CHECK(coll_mem_free(comm, all) == COLL_OK);
+}
+
 /* Two graphs launched in two streams at once run in the order of their launches. */
 static void overlapping(void)
 {
@@ -242,6 +294,20 @@ static void abandoned(void)
 	}
 }
 
+/* n elements of in[1] to out[1] of the next rank, each as a message of its own: a group of 2n calls. */
+static coll_status many_messages(int n)
+{
+	coll_status st = coll_group_begin(), end;
+
+	for (int i = 0; i < n && st == COLL_OK; i++) {
+		st = coll_send(in[1] + i, 1, COLL_I32, (me + 1) % size, comm, stream[0]);
+		if (st == COLL_OK)
+			st = coll_recv(out[1] + i, 1, COLL_I32, (me + size - 1) % size, comm, stream[0]);
+	}
+	end = coll_group_end();
+	return st ? st : end;
+}
+
 /* What cannot be captured is refused by name, and the capture goes on. */
 static void refused(void)
 {
@@ -263,6 +329,11 @@ static void refused(void)
 		CHECK(strstr(coll_last_error(comm)->message, "[COLL-1218]"), "%s", coll_last_error(comm)->message);
 		CHECK(coll_send_tag(host, 1, COLL_I32, (me + 1) % size, 1, comm, stream[0]) == COLL_ERR_UNSUPPORTED);
 		CHECK(strstr(coll_last_error(comm)->message, "[COLL-1217]"), "%s", coll_last_error(comm)->message);
+		CHECK(many_messages(FEW) == COLL_OK, "%s", coll_last_error(comm)->message);
+		CHECK(many_messages(FEW + 1) == COLL_ERR_UNSUPPORTED);
+		CHECK(strstr(coll_last_error(comm)->message, ": 130 calls") &&
+		              strstr(coll_last_error(comm)->message, "at most 128 [COLL-1213]"),
+		      "%s", coll_last_error(comm)->message);
 	}
 	CHECK(coll_stream_wait_event(stream[0], event) == COLL_ERR_UNSUPPORTED);
 	/* Ordinary calls go on meanwhile, blocking ones too. */
@@ -273,8 +344,11 @@ static void refused(void)
 	if (!without_thread)
 		CHECK(sum(0, COUNT, stream[0]) == COLL_OK, "%s", coll_last_error(comm)->message);
 	REQUIRE(cuda_user_captured(handle[0], &exec, 1));
-	if (!without_thread)
+	if (!without_thread) {
+		put(in[1], me, 4, COUNT);
 		sum_once(exec, 0, 5, COUNT);
+		CHECK(wrong_from_before(out[1], 4, FEW) == 0);
+	}
 	cuda_user_exec_destroy(exec);
 	put(in[0], me, 9, COUNT);
 	CHECK(sum(0, COUNT, stream[0]) == COLL_OK && coll_stream_wait(stream[0], -1) == COLL_OK);
@@ -460,10 +534,19 @@ int main(int argc, char **argv)
 	static const struct {
 		const char *name;
 		void (*run)(void);
-	} scenarios[] = {{"persistent", persistent}, {"several", several}, {"overlapping", overlapping},
-	                 {"abandoned", abandoned},   {"refused", refused}, {"itself", itself},
-	                 {"outliving", outliving},   {"last", last},       {"warm", warm},
-	                 {"beside", beside},         {"between", failing}, {"during", failing},
+	} scenarios[] = {{"persistent", persistent},
+	                 {"several", several},
+	                 {"overlapping", overlapping},
+	                 {"crowded", crowded},
+	                 {"abandoned", abandoned},
+	                 {"refused", refused},
+	                 {"itself", itself},
+	                 {"outliving", outliving},
+	                 {"last", last},
+	                 {"warm", warm},
+	                 {"beside", beside},
+	                 {"between", failing},
+	                 {"during", failing},
 	                 {"abort", failing}};
 
 	how = argc > 1 ? argv[1] : "";

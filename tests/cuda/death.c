@@ -54,6 +54,26 @@ static void *abort_later(void *arg)
 	return NULL;
 }
 
+/* In host memory. If the stream of a call shares the hardware queue of this copy, the copy comes when that has drained;
+ * with 8 queues it comes at once. */
+static char *copy_of(const struct job_rank *r, const int *out, size_t len_bytes)
+{
+	char *copy = malloc(len_bytes);
+
+	if (!cuda_user_read(copy, out, len_bytes))
+		job_wrong(r, "cannot read device memory after the error");
+	return copy;
+}
+
+static void must_be(const struct job_rank *r, const char *copy, const int *out, size_t len_bytes, const char *when)
+{
+	char *now = copy_of(r, out, len_bytes);
+
+	if (memcmp(now, copy, len_bytes) != 0)
+		job_wrong(r, "out was written after the error: %s", when);
+	free(now);
+}
+
 /* The stream has nothing left to do: another look than that of the library. */
 static void must_drain(const struct job_rank *r, void *handle)
 {
@@ -69,16 +89,14 @@ static void must_drain(const struct job_rank *r, void *handle)
 /* The program writes its own bytes into `out` now; they stay. */
 static void must_be_left_alone(const struct job_rank *r, int *out, size_t len_bytes)
 {
-	char *mine = malloc(len_bytes), *then = malloc(len_bytes);
+	char *mine = malloc(len_bytes);
 
 	memset(mine, PATTERN, len_bytes);
 	if (!cuda_user_write(out, mine, len_bytes))
 		job_wrong(r, "cannot write device memory after the error");
 	usleep(150000);
-	if (!cuda_user_read(then, out, len_bytes) || memcmp(mine, then, len_bytes) != 0)
-		job_wrong(r, "out was written after the error");
+	must_be(r, mine, out, len_bytes, "over bytes of the program");
 	free(mine);
-	free(then);
 }
 
 /* Some calls with one length, some with another, as the rank's own random numbers say where it waits. */
@@ -94,18 +112,27 @@ static coll_status call(const struct event *e, struct job_rank *r, int *in, int 
 	}
 }
 
-static coll_status loop(const struct event *e, struct job_rank *r, int *in, int *out, coll_stream *stream)
+static coll_status wait_for_all(coll_stream *stream, coll_event *done)
+{
+	const coll_status st = coll_event_record(done, stream);
+
+	return st ? st : coll_event_wait(done, -1);
+}
+
+/* done: of the stream, which is NULL for blocking calls. */
+static coll_status loop(const struct event *e, struct job_rank *r, int *in, int *out, coll_stream *stream,
+                        coll_event *done)
 {
 	coll_status st = COLL_OK;
 
 	for (int k = 0; st == COLL_OK; k++) {
 		st = call(e, r, in, out, stream, k);
 		if (stream && k % 3 == 2 && st == COLL_OK)
-			st = coll_stream_wait(stream, -1);
+			st = wait_for_all(stream, done);
 	}
 	/* What was submitted before may be on its way. */
 	if (stream)
-		coll_stream_wait(stream, -1);
+		wait_for_all(stream, done);
 	return st;
 }
 
@@ -115,26 +142,36 @@ static void body(struct job_rank *r)
 	int *in = job_memory(r, LONG), *out = job_memory(r, LONG);
 	struct abort_later later = {r->comm, e->delay_us};
 	coll_stream *stream = NULL;
+	coll_event *done = NULL;
 	void *handle = NULL;
 	pthread_t thread;
 	coll_status st;
+	char *then;
 
 	job_fill(r, in, LONG, 1);
 	if (!cuda_user_stream(in, &handle) ||
 	    (e->stream && !job_ok(r, coll_stream_wrap_cuda(&stream, r->comm, handle), "a stream")))
 		return;
+	job_ok(r, coll_event_create(&done, r->comm), "an event");
 	job_ok(r, coll_barrier(r->comm, NULL), "a barrier");
 	job_meet(r, 0);
 	if (e->blow == ABORT && r->rank == e->victim)
 		pthread_create(&thread, NULL, abort_later, &later);
-	st = loop(e, r, in, out, stream);
+	st = loop(e, r, in, out, stream, done);
 	atomic_store(&clocks->starved_ns[r->rank], starved_ns());
 	atomic_store(&clocks->ended_ns[r->rank], coll_clock_ns());
+	then = copy_of(r, out, LONG * sizeof(int));
 	job_said(r, r->comm, st);
 	if (e->blow == ABORT && r->rank == e->victim)
 		pthread_join(thread, NULL);
-	must_drain(r, handle);
+	/* Blocking calls are in a stream of the library, which is not to be had here. */
+	if (stream)
+		must_drain(r, handle);
+	usleep(5000);
+	must_be(r, then, out, LONG * sizeof(int), "while the stream drained");
 	must_be_left_alone(r, out, LONG * sizeof(int));
+	free(then);
+	coll_event_destroy(&done);
 	coll_stream_destroy(&stream);
 	cuda_user_stream_destroy(handle);
 	coll_comm_destroy(&r->comm);

@@ -149,6 +149,88 @@ static void a_fault_does_not_keep_destroy(void)
 		job_run(2, fault, &hows[i], NULL, LIMIT_S);
 }
 
+/* ---- Calls that differ ---- */
+
+enum difference { OTHER_COUNT, OTHER_OPERATION, OTHER_TYPE, OTHER_CALL, DIFFERENCES };
+
+struct differ {
+	enum difference difference;
+	bool stream;
+};
+
+/* Rank 1 makes the other call. */
+static coll_status call_or_other(const struct job_rank *r, const int *in, int *out, coll_stream *stream)
+{
+	const struct differ *d = r->arg;
+	const enum difference own = r->rank == 1 ? d->difference : DIFFERENCES;
+	const size_t n = own == OTHER_COUNT ? LONG - 1 : LONG;
+	const coll_op op = own == OTHER_OPERATION ? COLL_MAX : COLL_SUM;
+
+	if (own == OTHER_CALL)
+		return coll_all_gather(in, out, n, COLL_I32, r->comm, stream);
+	return coll_all_reduce(in, out, n, own == OTHER_TYPE ? COLL_F32 : COLL_I32, op, r->comm, stream);
+}
+
+/* What the driver says of it. */
+static void drains(const struct job_rank *r, void *handle)
+{
+	int st = cuda_user_query(handle);
+
+	for (int ms = 0; st == CUDA_ERROR_NOT_READY && ms < 20000; ms++) {
+		poll(NULL, 0, 1);
+		st = cuda_user_query(handle);
+	}
+	if (st != CUDA_SUCCESS)
+		job_wrong(r, "the stream has not drained: %d", st);
+}
+
+static void differs(struct job_rank *r)
+{
+	const struct differ *d = r->arg;
+	int *x = job_memory(r, LONG), *y = job_memory(r, (size_t)r->size * LONG);
+	coll_stream *stream = NULL;
+	void *handle = NULL;
+	coll_status st;
+
+	cuda_user_stream(x, &handle);
+	if (d->stream)
+		job_ok(r, coll_stream_wrap_cuda(&stream, r->comm, handle), "a stream");
+	right(r, x, COUNT, 1, "before the difference");
+	job_meet(r, 0); /* else the difference may end the call before it on a slow rank */
+	st = call_or_other(r, x, y, stream);
+	if (st == COLL_OK && stream)
+		st = coll_stream_wait(stream, -1);
+	job_said(r, r->comm, st);
+	drains(r, handle);
+	coll_stream_destroy(&stream);
+	coll_comm_destroy(&r->comm);
+}
+
+static void calls_that_differ_are_named(void)
+{
+	static const char *const transports[] = {"shm", "tcp"};
+	/* In the call of rank 1, and in that of the others. */
+	static const char *const named[DIFFERENCES][2] = {[OTHER_COUNT] = {"399999", "400000"},
+	                                                  [OTHER_OPERATION] = {"max", "sum"},
+	                                                  [OTHER_TYPE] = {"f32", "i32"},
+	                                                  [OTHER_CALL] = {"all_gather", "all_reduce"}};
+
+	for (int i = 0; i < 4 * DIFFERENCES; i++) {
+		const struct differ d = {(enum difference)(i / 4), i / 2 % 2};
+		const char *const environment[] = {"COLL_TRANSPORTS", transports[i % 2], NULL};
+
+		job_run(3, differs, &d, environment, LIMIT_S);
+		for (int k = 0; k < 3; k++) {
+			const char *said = job_page->of[k].said, *const *names = named[d.difference];
+
+			CHECK(job_page->of[k].status == COLL_ERR_MISMATCH && strstr(said, "[COLL-3101]") &&
+			              strstr(said, "rank 1 calls") && strstr(said, names[0]) && strstr(said, names[1]),
+			      "difference %d, %s, %s, rank %d: %d %s", (int)d.difference, transports[i % 2],
+			      d.stream ? "stream" : "blocking", k, (int)job_page->of[k].status, said);
+		}
+	}
+}
+
 /* ---- fork ---- */
 
 static void forks(struct job_rank *r)
@@ -274,12 +356,50 @@ static void refuses(const struct job_rank *r, const int *in, int *out, size_t n,
 		job_wrong(r, "%s, %s: %ld operations were enqueued", argument, reason, enqueued() - before);
 }
 
-/* Device memory and host memory side by side in the address space. */
+/* The last page of an allocation. */
 static int *half_a_buffer(const struct job_rank *r)
 {
 	char *p = (char *)job_memory(r, 32768);
 
 	return (int *)(void *)(p + 32768 * sizeof(int) - 4096);
+}
+
+/* A page of host memory in front of a mapping of the device, and one behind it. */
+static void mixed_kinds(const struct job_rank *r, int *good)
+{
+	const CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+	                                  .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
+	const CUmemAccessDesc access = {{CU_MEM_LOCATION_TYPE_DEVICE, 0}, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+	static const char reason[] = "host memory and device memory";
+	CUmemGenericAllocationHandle memory = 0;
+	CUdeviceptr at = 0;
+	size_t grain = 0;
+	char *first, *second;
+
+	if (DRIVER(cuMemGetAllocationGranularity)(&grain, &prop, CU_MEM_ALLOC_GRANULARITY_MINIMUM) != CUDA_SUCCESS ||
+	    DRIVER(cuMemAddressReserve)(&at, 3 * grain, 0, 0, 0) != CUDA_SUCCESS ||
+	    DRIVER(cuMemCreate)(&memory, grain, &prop, 0) != CUDA_SUCCESS ||
+	    DRIVER(cuMemMap)(at + grain, grain, 0, memory, 0) != CUDA_SUCCESS ||
+	    DRIVER(cuMemSetAccess)(at + grain, grain, &access, 1) != CUDA_SUCCESS) {
+		job_wrong(r, "no mapping");
+		return;
+	}
+	first = (char *)(uintptr_t)at + grain;
+	second = first + grain;
+	for (char *page = first - 4096; page <= second; page += grain + 4096) {
+		if (mmap(page, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) != page)
+			job_wrong(r, "no host memory at %p", (void *)page);
+		memset(page, 0, 4096);
+	}
+	refuses(r, (int *)(void *)(first - 64), good, 32, NULL, "in at ", reason);
+	refuses(r, good, (int *)(void *)(first - 64), 32, NULL, "out at ", reason);
+	refuses(r, (int *)(void *)(second - 64), good, 32, NULL, "in at ", reason);
+	refuses(r, good, (int *)(void *)(second - 64), 32, NULL, "out at ", reason);
+	/* Each of the kinds alone is good, on both sides of either border. */
+	job_ok(r, sum(r, (int *)(void *)(first - 64), good, 16, NULL), "the host memory in front");
+	job_ok(r, sum(r, good, (int *)(void *)first, 16, NULL), "the device memory behind it");
+	job_ok(r, sum(r, good, (int *)(void *)(second - 64), 16, NULL), "the device memory in front");
+	job_ok(r, sum(r, (int *)(void *)second, good, 16, NULL), "the host memory behind it");
 }
 
 static void bad_arguments(struct job_rank *r)
@@ -299,6 +419,7 @@ static void bad_arguments(struct job_rank *r)
 	refuses(r, (int *)(uintptr_t)managed, x, 16, NULL, "in at ", "managed");
 	refuses(r, x, (int *)(uintptr_t)managed, 16, NULL, "out at ", "managed");
 	refuses(r, half, x, COUNT, NULL, "in at ", "longer than it was allocated");
+	mixed_kinds(r, x);
 	if (DRIVER(cuDevicePrimaryCtxRetain)(&second, 1) == CUDA_SUCCESS &&
 	    DRIVER(cuCtxSetCurrent)(second) == CUDA_SUCCESS && DRIVER(cuMemAlloc_v2)(&other, 65536) == CUDA_SUCCESS &&
 	    DRIVER(cuStreamCreate)(&theirs, CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS) {
@@ -335,8 +456,9 @@ int main(int argc, char **argv)
 {
 	static const struct plain_case cases[] = {
 	        PLAIN_CASE(a_fault_ends_the_call_everywhere), PLAIN_CASE(a_fault_does_not_keep_destroy),
-	        PLAIN_CASE(a_child_does_not_disturb),         PLAIN_CASE(a_foreign_context_is_kept),
-	        PLAIN_CASE(ranks_see_different_devices),      PLAIN_CASE(bad_arguments_are_named)};
+	        PLAIN_CASE(calls_that_differ_are_named),      PLAIN_CASE(a_child_does_not_disturb),
+	        PLAIN_CASE(a_foreign_context_is_kept),        PLAIN_CASE(ranks_see_different_devices),
+	        PLAIN_CASE(bad_arguments_are_named)};
 
 	if (argc < 2)
 		return 2;
