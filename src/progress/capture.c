@@ -263,48 +263,33 @@ static bool share(const struct coll_request *a, const struct coll_request *b)
 	return false;
 }
 
-/* A call with two halves may join two columns. Column k is that whose earliest call was the k-th of all such. */
-static void find_columns(struct coll_captured *x)
-{
-	x->columns = 0;
-	for (int i = 0; i < x->n; i++) {
-		x->calls[i].column = i;
-		for (int k = 0; k < i; k++) {
-			const int from = x->calls[i].column, to = x->calls[k].column;
-
-			if (from == to || !share(x->calls[k].r, x->calls[i].r))
-				continue;
-			for (int j = 0; j <= i; j++)
-				if (x->calls[j].column == from || x->calls[j].column == to)
-					x->calls[j].column = from < to ? from : to;
-		}
-	}
-	for (int i = 0; i < x->n; i++) {
-		const int column = x->calls[i].column;
-
-		/* The name of a column is the number of its earliest call. */
-		x->calls[i].column = column == i ? x->columns++ : x->calls[column].column;
-	}
-}
-
-/* The places of the tiles, of which a column has one in each row. */
+/* A call's first row is behind the calls before it that it shares a channel with. Its column is one that is free from
+ * there on. */
 static void place(struct coll_captured *x)
 {
-	size_t rows = 0;
+	size_t ends[CAPTURE_SLOTS], rows = 0; /* ends: of the columns */
+	int last[CAPTURE_SLOTS];
 
-	find_columns(x);
-	for (int i = 0; i < x->columns; i++)
-		x->calls[i].first = -1;
+	x->columns = 0;
 	for (int i = 0; i < x->n; i++) {
 		struct capture_call *call = &x->calls[i];
-		int *at = &x->calls[call->column].first;
+		int column = 0;
 
-		for (call->row = 0; *at >= 0; at = &x->calls[*at].next)
-			call->row += x->calls[*at].r->stage_tiles;
-		*at = i;
+		call->row = 0;
 		call->next = -1;
-		if (call->row + call->r->stage_tiles > rows)
-			rows = call->row + call->r->stage_tiles;
+		for (int k = 0; k < i; k++)
+			if (share(x->calls[k].r, call->r) && capture_end(&x->calls[k]) > call->row)
+				call->row = capture_end(&x->calls[k]);
+		while (column < x->columns && ends[column] > call->row)
+			column++;
+		if (column == x->columns)
+			x->calls[x->columns++].first = i;
+		else
+			x->calls[last[column]].next = i;
+		call->column = column;
+		last[column] = i;
+		ends[column] = capture_end(call);
+		rows = ends[column] > rows ? ends[column] : rows;
 	}
 	x->tiles = rows * (size_t)x->columns;
 }

@@ -36,8 +36,9 @@ struct capture_graph {
 };
 
 /*
- * A call that goes direct, or the other calls of a group. Calls that share a channel follow one another in a column:
- * the collectives, and messages of one direction to one rank. The columns take turns, a tile each.
+ * A call that goes direct, or the other calls of a group. Their tiles are in rows and columns: those of a call in one
+ * column, a row each. Calls that share a channel, which are the collectives, and messages of one direction with one
+ * rank, have rows behind one another. The columns take turns, row by row.
  */
 struct coll_captured {
 	struct coll_captured *next; /* of the graph */
@@ -98,15 +99,21 @@ static inline uint32_t capture_slot(const struct coll_captured *x, size_t j)
 	return (uint32_t)((x->slot + j) % CAPTURE_SLOTS);
 }
 
+/* The row behind its last tile. */
+static inline size_t capture_end(const struct capture_call *call)
+{
+	return call->row + call->r->stage_tiles;
+}
+
 /* The call whose tile *t has place j; NULL: there is none. */
 static inline const struct capture_call *capture_at(const struct coll_captured *x, size_t j, size_t *t)
 {
 	const size_t row = j / (size_t)x->columns;
 	int i = x->calls[j % (size_t)x->columns].first;
 
-	while (i >= 0 && row >= x->calls[i].row + x->calls[i].r->stage_tiles)
+	while (i >= 0 && row >= capture_end(&x->calls[i]))
 		i = x->calls[i].next;
-	if (i < 0)
+	if (i < 0 || row < x->calls[i].row)
 		return NULL;
 	*t = row - x->calls[i].row;
 	return &x->calls[i];

@@ -248,6 +248,37 @@ static void crowded(void)
 	CHECK(coll_mem_free(comm, all) == COLL_OK);
 }
 
+/* Messages longer than all slots: one each way, and then a call that goes both ways. No rank receives only what another
+ * sends behind what waits for that rank. */
+static void both_ways(void)
+{
+	enum { MANY = LONG * 65 };
+	const int next = (me + 1) % size, before = (me + size - 1) % size;
+	int *from = NULL, *to = NULL;
+	void *exec = NULL;
+
+	REQUIRE(coll_mem_alloc_on(comm, (void **)&from, MANY * sizeof(int), COLL_MEM_DEVICE) == COLL_OK);
+	REQUIRE(coll_mem_alloc_on(comm, (void **)&to, 2 * MANY * sizeof(int), COLL_MEM_DEVICE) == COLL_OK);
+	CHECK(cuda_user_capture(handle[0]));
+	CHECK(coll_group_begin() == COLL_OK);
+	CHECK(coll_send(from, MANY, COLL_I32, next, comm, stream[0]) == COLL_OK);
+	CHECK(coll_recv(to, MANY, COLL_I32, before, comm, stream[0]) == COLL_OK);
+	CHECK(coll_send_recv(from, MANY, next, to + MANY, MANY, before, COLL_I32, comm, stream[0]) == COLL_OK);
+	CHECK(coll_group_end() == COLL_OK, "%s", coll_last_error(comm)->message);
+	REQUIRE(cuda_user_captured(handle[0], &exec, 1));
+	for (int turn = 0; turn < 2 && atomic_load(&plain_failures) == 0; turn++) {
+		for (int part = 0; part < MANY; part += LONG)
+			put(from + part, me, turn, LONG);
+		for (int part = 0; part < 2 * MANY; part += LONG)
+			put_mark(to + part, LONG);
+		CHECK(cuda_user_launch(exec, handle[0]) && cuda_user_synchronize(handle[0]));
+		for (int part = 0; part < 2 * MANY; part += LONG)
+			CHECK(wrong_from_before(to + part, turn, LONG) == 0, "turn %d, at %d", turn, part);
+	}
+	cuda_user_exec_destroy(exec);
+	CHECK(coll_mem_free(comm, from) == COLL_OK && coll_mem_free(comm, to) == COLL_OK);
+}
+
 /* Two graphs launched in two streams at once run in the order of their launches. */
 static void overlapping(void)
 {
@@ -538,6 +569,7 @@ int main(int argc, char **argv)
 	                 {"several", several},
 	                 {"overlapping", overlapping},
 	                 {"crowded", crowded},
+	                 {"both-ways", both_ways},
 	                 {"abandoned", abandoned},
 	                 {"refused", refused},
 	                 {"itself", itself},

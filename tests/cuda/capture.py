@@ -117,7 +117,7 @@ class Suite(Cases):
         self.case("groups that differ 3 threads", self.rank("cuda_graphs", "-t", 3, "groups", 5), SOFTCUDA_QUEUES="32", **SMALL)
         self.launched("different 2", 2, self.rank("cuda_graphs", "different"), COLL_ARRIVAL_TIMEOUT_MS="1500")
         self.case("aborted 4 threads", self.rank("cuda_graphs", "-t", 4, "aborted", 10), SOFTCUDA_QUEUES="32")
-        for name in ("several", "persistent", "overlapping", "crowded", "abandoned", "refused", "itself", "outliving", "last", "warm", "beside"):
+        for name in ("several", "persistent", "overlapping", "crowded", "both-ways", "abandoned", "refused", "itself", "outliving", "last", "warm", "beside"):
             self.launched(f"{name} 2", 2, self.rank("capture", name, 10))
         for how in ("between", "during", "abort"):
             self.failure(how, 3, 0)
@@ -138,7 +138,7 @@ class Suite(Cases):
             self.direct(n, kinds)
             for how, env in (("", {}), (" staged", {"COLL_DEVICE_DIRECT": "0"}), (" tcp", {"COLL_TRANSPORTS": "tcp"})):
                 self.launched(f"persistent {n}{how}", n, self.rank("capture", "persistent", launches), 300, **env)
-            for name in ("overlapping", "crowded", "abandoned", "refused", "itself", "outliving", "last", "warm", "beside"):
+            for name in ("overlapping", "crowded", "both-ways", "abandoned", "refused", "itself", "outliving", "last", "warm", "beside"):
                 self.launched(f"{name} {n}", n, self.rank("capture", name, 10))
             self.launched(f"crowded {n} staged", n, self.rank("capture", "crowded"), COLL_DEVICE_DIRECT="0")
             self.launched(f"without a thread {n}", n, self.rank("capture", "refused"), COLL_PROGRESS="off")
