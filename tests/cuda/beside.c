@@ -7,8 +7,6 @@
 #define PLAIN_OWN_MAIN
 #include "job.h"
 
-#include "device/kernels.h"
-
 enum { LONGEST = 100001, LIMIT_S = 60 };
 
 /* ---- A rank, with a device or without ---- */
@@ -166,23 +164,9 @@ static void host_memory_and_device_memory_meet(void)
 	}
 }
 
-static void over_the_kernels(void)
-{
-	SKIP("this build has no kernels");
-}
-
 int main(int argc, char **argv)
 {
 	static const struct plain_case cases[] = {PLAIN_CASE(host_memory_and_device_memory_meet)};
 
-	if (argc < 2)
-		return 2;
-	setenv("COLL_CUDA_LIBRARY", argv[1], 1);
-	setenv("COLL_DEVICE", "cuda", 1);
-	unsetenv("CUDA_VISIBLE_DEVICES");
-	if (coll_kernels_ptx())
-		plain_run_cases("beside", cases, 1, argv[2]);
-	else
-		PLAIN_RUN(over_the_kernels);
-	return plain_summary();
+	return job_main(argc, argv, "beside", cases, (int)(sizeof(cases) / sizeof(cases[0])));
 }

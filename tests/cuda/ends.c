@@ -11,7 +11,6 @@
 #include <time.h>
 
 #include "base/planted.h"
-#include "device/kernels.h"
 #include "driver.h"
 
 /* Of the files of the library that are compiled for this program. */
@@ -472,11 +471,6 @@ static void a_driver_without_memory_operations_is_refused(void)
 	      job_page->of[0].said);
 }
 
-static void over_the_kernels(void)
-{
-	SKIP("this build has no kernels");
-}
-
 int main(int argc, char **argv)
 {
 	static const struct plain_case cases[] = {PLAIN_CASE(a_late_closing_disturbs_no_stream),
@@ -488,16 +482,6 @@ int main(int argc, char **argv)
 	                                          PLAIN_CASE(long_calls_return_before_their_end),
 	                                          PLAIN_CASE(a_driver_without_memory_operations_is_refused)};
 
-	if (argc < 2)
-		return 2;
-	driver_path = argv[1];
-	setenv("COLL_CUDA_LIBRARY", argv[1], 1);
-	setenv("COLL_DEVICE", "cuda", 1);
-	unsetenv("CUDA_VISIBLE_DEVICES");
-	job_page = meeting_page(sizeof(*job_page));
-	if (coll_kernels_ptx())
-		plain_run_cases("ends", cases, sizeof(cases) / sizeof(cases[0]), argv[2]);
-	else
-		PLAIN_RUN(over_the_kernels);
-	return plain_summary();
+	driver_path = argc > 1 ? argv[1] : NULL;
+	return job_main(argc, argv, "ends", cases, (int)(sizeof(cases) / sizeof(cases[0])));
 }

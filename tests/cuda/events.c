@@ -7,7 +7,6 @@
 #define PLAIN_OWN_MAIN
 #include "job.h"
 
-#include "device/kernels.h"
 #include "driver.h"
 
 enum { RANKS = 3, VICTIM = 1, LONG = 200000, LIMIT_S = 60 };
@@ -178,26 +177,11 @@ static void a_stream_waits_for_an_event(void)
 	}
 }
 
-static void over_the_kernels(void)
-{
-	SKIP("this build has no kernels");
-}
-
 int main(int argc, char **argv)
 {
 	static const struct plain_case cases[] = {PLAIN_CASE(events_name_a_lost_rank),
 	                                          PLAIN_CASE(a_stream_waits_for_an_event)};
 
-	if (argc < 2)
-		return 2;
-	driver_path = argv[1];
-	setenv("COLL_CUDA_LIBRARY", argv[1], 1);
-	setenv("COLL_DEVICE", "cuda", 1);
-	unsetenv("CUDA_VISIBLE_DEVICES");
-	job_page = meeting_page(sizeof(*job_page));
-	if (coll_kernels_ptx())
-		plain_run_cases("events", cases, sizeof(cases) / sizeof(cases[0]), argv[2]);
-	else
-		PLAIN_RUN(over_the_kernels);
-	return plain_summary();
+	driver_path = argc > 1 ? argv[1] : NULL;
+	return job_main(argc, argv, "events", cases, (int)(sizeof(cases) / sizeof(cases[0])));
 }

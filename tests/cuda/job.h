@@ -14,6 +14,7 @@
 #include <sys/wait.h>
 
 #include "cuda_user.h"
+#include "device/kernels.h"
 #include "tests/multi/meeting.h"
 #include "tests/plain.h"
 
@@ -244,6 +245,27 @@ static inline void job_check(const struct job_rank *r, const int *device, size_t
 			break;
 		}
 	free(x);
+}
+
+static inline void job_without_kernels(void)
+{
+	SKIP("this build has no kernels");
+}
+
+/* main() of a program whose arguments are the file of the stand-in and a part of a test's name. */
+static inline int job_main(int argc, char **argv, const char *name, const struct plain_case *cases, int n)
+{
+	if (argc < 2)
+		return 2;
+	setenv("COLL_CUDA_LIBRARY", argv[1], 1);
+	setenv("COLL_DEVICE", "cuda", 1);
+	unsetenv("CUDA_VISIBLE_DEVICES");
+	job_page = meeting_page(sizeof(*job_page));
+	if (coll_kernels_ptx())
+		plain_run_cases(name, cases, (size_t)n, argv[2]);
+	else
+		PLAIN_RUN(job_without_kernels);
+	return plain_summary();
 }
 
 #endif

@@ -9,8 +9,6 @@
 
 #include <stdint.h>
 
-#include "device/kernels.h"
-
 enum { LONGEST = 70001, MARGIN = 8, LIMIT_S = 60, UNTOUCHED = 0x5a };
 
 /* ---- Two functions of elements of 8 bytes ---- */
@@ -177,23 +175,9 @@ static void operations_of_the_program_give_the_bits_of_the_host(void)
 	}
 }
 
-static void over_the_kernels(void)
-{
-	SKIP("this build has no kernels");
-}
-
 int main(int argc, char **argv)
 {
 	static const struct plain_case cases[] = {PLAIN_CASE(operations_of_the_program_give_the_bits_of_the_host)};
 
-	if (argc < 2)
-		return 2;
-	setenv("COLL_CUDA_LIBRARY", argv[1], 1);
-	setenv("COLL_DEVICE", "cuda", 1);
-	unsetenv("CUDA_VISIBLE_DEVICES");
-	if (coll_kernels_ptx())
-		plain_run_cases("operations", cases, 1, argv[2]);
-	else
-		PLAIN_RUN(over_the_kernels);
-	return plain_summary();
+	return job_main(argc, argv, "operations", cases, (int)(sizeof(cases) / sizeof(cases[0])));
 }
