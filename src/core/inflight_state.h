@@ -60,7 +60,8 @@ struct coll_inflight {
 	struct coll_link tagged;        /* in the context's list of those on which tagged messages may arrive */
 	struct coll_link all, running;  /* requests, in the order of calls and of starting */
 	unsigned pending;               /* incomplete requests, and `kept` */
-	unsigned kept;                  /* 1: graphs may start requests at any time, so drivers look */
+	unsigned kept, kept_by;         /* 1: drivers look although nothing is pending; why (inflight.h) */
+	bool closing;                   /* nothing keeps it any more but graphs */
 	unsigned started;               /* running collectives */
 	uint64_t begun;                 /* number of the last started collective */
 	struct coll_request *tail;      /* the last submitted collective, until it starts */

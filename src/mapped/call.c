@@ -400,21 +400,24 @@ bool coll_mapped_waits_for_stream(const struct coll_comm *comm, const struct col
 }
 
 /* s->done counts the steps of host copies. */
-static void copy_steps(struct coll_mapped *d, const struct coll_job *job, const struct coll_mapped_call *call,
-                       struct coll_intra_state *s)
+bool coll_mapped_copy(struct coll_mapped *d, const struct coll_job *job, const struct coll_mapped_call *call,
+                      struct coll_intra_state *s)
 {
-	while (s->done < 2 * (uint32_t)call->tiles) {
+	const uint32_t steps = coll_mapped_copies(call) ? 2 * (uint32_t)call->tiles : 0, before = s->done;
+
+	while (s->done < steps) {
 		const uint32_t step = call->stage.number + s->done;
 		const struct coll_mapped_tile t = tile_of(d, job, call, s->done / 2);
 
 		if (!mapped_is_past(&d->page->reached, step + 1))
-			return;
+			break;
 		coll_mapped_copy_host(&t, s->done % 2);
 		/* Release: behind all that was copied. */
 		atomic_store_explicit(&d->page->copied, step + 1, memory_order_release);
 		s->done++;
 		s->events++;
 	}
+	return s->done != before;
 }
 
 /* A rank that has made a different call; -1: none that is known. */
@@ -460,8 +463,7 @@ coll_status coll_mapped_poll(void *arg, const struct coll_job *job, struct coll_
 
 	s->way = COLL_WAY_DEVICE_DIRECT;
 	coll_mapper_look(d);
-	if (call->in_host || call->out_host)
-		copy_steps(d, job, call, s);
+	coll_mapped_copy(d, job, call, s);
 	for (int r = 0; r < d->size; r++)
 		seen += atomic_load_explicit(&d->page->from[r].sync, memory_order_relaxed);
 	s->events += seen != s->epoch;

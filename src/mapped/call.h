@@ -25,6 +25,12 @@ void coll_mapped_where(void *arg, const struct coll_job *job, const struct coll_
 const struct coll_intra_op *coll_mapped_op(const struct coll_comm *comm);
 bool coll_mapped_is(const struct coll_comm *comm, const struct coll_intra_op *op);
 
+struct coll_mapped_call;
+/* The copies of host memory that its stream waits for, from s->done on. True: some were made. They are made in the
+ * order of calls. */
+bool coll_mapped_copy(struct coll_mapped *d, const struct coll_job *job, const struct coll_mapped_call *call,
+                      struct coll_intra_state *s);
+
 /* One call. The engine has the first member as job.stage. */
 struct coll_mapped_call {
 	struct coll_run_stage stage;

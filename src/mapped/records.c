@@ -110,15 +110,24 @@ static bool is_idle(const struct coll_mapped *d, const struct mapped_own *o)
 	return is_over(d, o->last_sync);
 }
 
-/* Retract what is not there any more: it lies where the allocation lies now. */
-static void retract_freed(struct coll_mapped *d, const struct coll_device_range *range)
+/* Retract what is not there any more: it lies where the allocation lies now. False: calls in flight still need some of
+ * it. Memory of a pool may be freed and given out again in a stream, behind such a call. */
+static bool retract_freed(struct coll_mapped *d, const struct coll_device_range *range)
 {
+	bool all = true;
+
 	for (int i = 0; i < MAPPED_REGIONS; i++) {
 		struct mapped_own *o = &d->own[i];
 
-		if (is_announced(o) && o->base < range->base + range->len_bytes && range->base < o->base + o->len_bytes)
+		if (!is_announced(o) || o->base >= range->base + range->len_bytes ||
+		    range->base >= o->base + o->len_bytes)
+			continue;
+		if (is_idle(d, o))
 			retract(d, o);
+		else
+			all = false;
 	}
+	return all;
 }
 
 /* One region for each long call: whether it is still there. Memory that was freed stays on the device while peers have
@@ -202,8 +211,7 @@ void coll_records_find(struct coll_comm *comm, const void *ptr, size_t len_bytes
 	buffer->offset = (uintptr_t)ptr - range.base;
 	buffer->id = range.id;
 	o = region_of(d, range.base, range.id);
-	if (!o) {
-		retract_freed(d, &range);
+	if (!o && retract_freed(d, &range)) {
 		o = free_place(d);
 		if (o)
 			announce(d, o, &range);

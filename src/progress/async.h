@@ -86,6 +86,7 @@ struct coll_request {
 	bool enqueued;                  /* lock: its work is in the stream, or is just being put there */
 	bool direct; /* a collective that goes direct (mapped/call.h), and is staged to everything else */
 	struct coll_mapped_call direct_call;
+	struct coll_intra_state ahead; /* lock: what it has done before it was started */
 	struct coll_run_stage stage[2];
 	size_t stage_tiles;                /* of the longer half */
 	uint32_t stage_last;               /* `done` has this value when the device has ended the call */

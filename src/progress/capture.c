@@ -115,14 +115,15 @@ static coll_status find_graph(struct coll_comm *comm, const struct coll_device_c
 	st = d->table->graph_own(d, capture->graph, note_gone, g);
 	/* Even if that has failed, gone() may be on its way, so the graph is listed. */
 	coll_async_lock(comm->ctx);
+	if (st != COLL_OK)
+		g->capture = 0;
 	g->next = c->graphs;
 	c->graphs = g;
-	coll_inflight_keep(comm);
+	coll_inflight_keep(comm, COLL_KEPT_BY_GRAPHS);
 	pthread_mutex_unlock(&comm->ctx->async->lock);
 	*out = g;
 	if (st == COLL_OK)
 		return COLL_OK;
-	g->capture = 0;
 	coll_device_error(d, &err);
 	return coll_comm_refuse(comm, "stream", st, "%s", err.message);
 }

@@ -334,7 +334,7 @@ bool coll_capture_poll(struct coll_comm *comm)
 		/* Others wait for a device that reads their memory until they hear that it has left. */
 		if (!c->active && !c->direct &&
 		    (coll_mapped_graphs_have_left(comm->mapped) || coll_clock_ns() >= c->leave_until_ns))
-			coll_inflight_unkeep(comm);
+			coll_inflight_unkeep(comm, COLL_KEPT_BY_GRAPHS);
 		return moved;
 	}
 	if (!c->active || !c->direct)

@@ -19,6 +19,7 @@ struct orphan {
 	struct orphan *next;
 	struct coll_stage *ring;
 	struct coll_device_region region;
+	coll_device_fence fence;
 	struct capture_graph *graphs;
 	int ordinal;
 };
@@ -70,6 +71,7 @@ static void sweep_orphans(struct coll_device *d)
 		o->ring->device = d;
 		coll_stage_ring_close(&o->ring);
 		d->table->region_destroy(d, &o->region);
+		d->table->fence_destroy(d, o->fence);
 		free(o);
 	}
 }
@@ -205,7 +207,7 @@ void coll_capture_sweep(struct coll_comm *comm)
 			take_apart(comm, g);
 	sweep_graphs(&c->graphs);
 	if (!c->graphs)
-		coll_inflight_unkeep(comm);
+		coll_inflight_unkeep(comm, COLL_KEPT_BY_GRAPHS);
 }
 
 struct coll_device_region *coll_capture_keeps(struct coll_comm *comm)
@@ -233,8 +235,11 @@ void coll_capture_destroy(struct coll_comm *comm)
 		c->ring->device->table->region_destroy(c->ring->device, &c->region);
 		close_ring(c);
 	} else if ((o = malloc(sizeof(*o)))) {
-		*o = (struct orphan){
-		        .ring = c->ring, .region = c->region, .graphs = c->graphs, .ordinal = c->ring->device->ordinal};
+		*o = (struct orphan){.ring = c->ring,
+		                     .region = c->region,
+		                     .fence = c->fence,
+		                     .graphs = c->graphs,
+		                     .ordinal = c->ring->device->ordinal};
 		pthread_mutex_lock(&orphans_lock);
 		o->next = orphans;
 		orphans = o;

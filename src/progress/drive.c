@@ -37,10 +37,8 @@ static bool poll_lost(struct coll_request *r)
 {
 	const uint64_t now = coll_clock_ns();
 
-	if (!coll_stage_drained(r) && now < r->lost_until_ns) {
-		coll_stage_release(r->comm);
+	if (!coll_stage_drained(r) && now < r->lost_until_ns)
 		return false;
-	}
 	/* Nor may other ranks use the memory that is about to be the user's again. */
 	if (r->direct && !coll_mapped_is_let_go(r->comm, now + COLL_DELAY_NS(DEVICE_DRAIN) >=
 	                                                         r->lost_until_ns + COLL_DELAY_NS(PEERS_DRAIN)))
@@ -307,12 +305,41 @@ static bool for_each(struct coll_async *a, bool (*visit)(struct coll_comm *comm,
 	return moved;
 }
 
+/* The streams of a communicator that has failed go on to their end, however much work of the user is in them: a peer
+ * whose own stream goes on writes the words once more that have let this one pass. */
+static void release_streams(struct coll_comm *comm)
+{
+	coll_stage_release(comm);
+	if (coll_stage_has_left(comm))
+		coll_inflight_unkeep(comm, COLL_KEPT_BY_STREAMS);
+}
+
+/* Direct calls that have no place among the running ones yet. What has one may be behind them in a stream, which waits
+ * for their copies of host memory. */
+static bool copy_ahead(struct coll_comm *comm)
+{
+	struct coll_inflight *f = &comm->inflight;
+	bool moved = false;
+
+	for (struct coll_link *l = f->all.next; l != &f->all; l = l->next) {
+		struct coll_request *r = COLL_ENTRY(l, struct coll_request, all);
+
+		if (r->state == COLL_REQUEST_QUEUED && r->direct && r->enqueued)
+			moved |= coll_mapped_copy(comm->mapped, &r->job, &r->direct_call, &r->ahead);
+	}
+	return moved;
+}
+
 /* Check for an alarm even when requests move: some may move all the time, and an abort must not
  * wait until they stop. */
 static bool visit_running(struct coll_comm *comm, uint64_t now)
 {
 	const bool captured = coll_capture_poll(comm);
-	const bool moved = poll_running(comm) || captured;
+	const bool ahead = comm->inflight.stalled && copy_ahead(comm);
+	const bool moved = poll_running(comm) || captured || ahead;
+
+	if (comm->failed)
+		release_streams(comm);
 
 	if (moved && comm->inflight.pending > 0 &&
 	    atomic_load_explicit(&comm->attention, memory_order_relaxed) & COLL_ATTENTION_ALARM)
@@ -568,6 +595,10 @@ static bool nothing_pending(void *arg)
 void coll_comm_drain(struct coll_comm *comm)
 {
 	coll_operation_hand_over(comm);
+	coll_async_lock(comm->ctx);
+	comm->inflight.closing = true;
+	coll_inflight_unkeep(comm, COLL_KEPT_BY_STREAMS);
+	coll_async_unlock(comm->ctx);
 	if (comm->stage)
 		coll_stage_await(comm->ctx, comm, nothing_pending, comm, -1);
 	else

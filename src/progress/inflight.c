@@ -132,10 +132,11 @@ static void count_in(struct coll_request *r)
 	coll_list_append(&f->all, &r->all);
 }
 
-void coll_inflight_keep(struct coll_comm *comm)
+void coll_inflight_keep(struct coll_comm *comm, unsigned by)
 {
 	struct coll_async *a = comm->ctx->async;
 
+	comm->inflight.kept_by |= by;
 	if (comm->inflight.kept)
 		return;
 	count_one(comm);
@@ -145,12 +146,13 @@ void coll_inflight_keep(struct coll_comm *comm)
 	atomic_fetch_add(&a->pending, 1);
 }
 
-void coll_inflight_unkeep(struct coll_comm *comm)
+void coll_inflight_unkeep(struct coll_comm *comm, unsigned by)
 {
 	struct coll_async *a = comm->ctx->async;
 	struct coll_inflight *f = &comm->inflight;
 
-	if (!f->kept)
+	f->kept_by &= ~by;
+	if (!f->kept || f->kept_by)
 		return;
 	f->kept = 0;
 	atomic_fetch_sub_explicit(&a->kept, 1, memory_order_relaxed);
@@ -295,6 +297,14 @@ static void unpack(struct coll_request *r)
 	}
 }
 
+/* Copies that were made before the run has begun. */
+static coll_status go_on(struct coll_request *r, coll_status st)
+{
+	if (st == COLL_OK && r->direct)
+		coll_run_begun(r->wait.runs[0], &r->ahead);
+	return st;
+}
+
 static coll_status start_collective(struct coll_request *r)
 {
 	struct coll_inflight *f = &r->comm->inflight;
@@ -325,7 +335,7 @@ static coll_status start_collective(struct coll_request *r)
 	if (r->follower[0])
 		coll_inflight_unblock(r->follower[0]);
 	r->follower[0] = NULL;
-	return st;
+	return go_on(r, st);
 }
 
 static coll_status start_pair(struct coll_request *r)
@@ -456,10 +466,9 @@ static void leave(struct coll_request *r)
 		leave_pair(r);
 	r->follower[0] = r->follower[1] = NULL;
 	coll_list_remove(&r->all);
-	if (r->state == COLL_REQUEST_RUNNING) {
-		coll_list_remove(&r->running);
+	coll_list_remove(&r->running);
+	if (r->state == COLL_REQUEST_RUNNING)
 		coll_inflight_publish(comm, r);
-	}
 	for (int i = 0; i < r->wait.nruns; i++)
 		coll_recorder_way(r->wait.entries[i], coll_run_way(r->wait.runs[i]));
 	for (int i = 0; i < 2; i++)
@@ -520,12 +529,14 @@ static void forget_ready(struct coll_async *a, const struct coll_comm *comm)
 	a->ready_tail = at;
 }
 
-/* A kernel of the device may be writing the user's memory: the request ends when that has ended, or after a
- * bounded time. */
+/* The device may be writing the user's memory, or other ranks reading it: the request ends when that has ended, or
+ * after a bounded time. Drivers look at those that run, so one that has had no place yet joins them. */
 static void lose_staged(struct coll_request *r, coll_status status)
 {
 	r->lost = status;
 	r->lost_until_ns = coll_clock_ns() + COLL_DELAY_NS(DEVICE_DRAIN);
+	if (r->state == COLL_REQUEST_QUEUED)
+		coll_list_append(&r->comm->inflight.running, &r->running);
 }
 
 void coll_inflight_lost(struct coll_comm *comm)
@@ -545,15 +556,22 @@ void coll_inflight_lost(struct coll_comm *comm)
 	f->faulty = NULL;
 	f->stalled = NULL;
 	forget_ready(comm->ctx->async, comm);
+	/* In front of the release: behind it a stream may come to the end of a call that has not been made. */
+	for (struct coll_link *l = f->all.next; l != &f->all; l = l->next) {
+		struct coll_request *r = COLL_ENTRY(l, struct coll_request, all);
+
+		if (r->staged && r->enqueued && r->lost == COLL_OK && !coll_stage_drained(r))
+			lose_staged(r, status);
+	}
 	coll_stage_release(comm);
 	coll_capture_release(comm);
+	if (!f->closing && f->pending > f->kept && !coll_stage_has_left(comm))
+		coll_inflight_keep(comm, COLL_KEPT_BY_STREAMS);
 	for (struct coll_link *l = f->all.next, *next; l != &f->all; l = next) {
 		struct coll_request *r = COLL_ENTRY(l, struct coll_request, all);
 
 		next = l->next;
-		if (!r->staged || !r->enqueued || r->state != COLL_REQUEST_RUNNING || coll_stage_drained(r))
+		if (r->lost == COLL_OK)
 			coll_inflight_complete(r, status);
-		else if (r->lost == COLL_OK)
-			lose_staged(r, status);
 	}
 }

@@ -30,10 +30,11 @@ void coll_inflight_launch(struct coll_async *a);
 void coll_inflight_free_channels(struct coll_request *r);
 void coll_inflight_complete(struct coll_request *r, coll_status status);
 
-/* From here on drivers look at the communicator although nothing may be pending, and until when. The first is called
- * by the communicator's thread. */
-void coll_inflight_keep(struct coll_comm *comm);
-void coll_inflight_unkeep(struct coll_comm *comm);
+/* From here on drivers look at the communicator although nothing may be pending, and until when: graphs may start
+ * requests at any time, and streams have work of a communicator that has failed. */
+enum { COLL_KEPT_BY_GRAPHS = 1, COLL_KEPT_BY_STREAMS = 2 };
+void coll_inflight_keep(struct coll_comm *comm, unsigned by);
+void coll_inflight_unkeep(struct coll_comm *comm, unsigned by);
 
 /* The communicator has failed: end all its requests. */
 void coll_inflight_lost(struct coll_comm *comm);

@@ -53,8 +53,9 @@ struct coll_operation {
 	bool begun; /* the run was started with this signature and can be restarted */
 	uint32_t signature;
 	const struct coll_intra_op *intra;
-	bool out;   /* started and not waited for */
-	bool noted; /* in a group that has not ended */
+	const struct coll_run_stage *stage; /* only compared */
+	bool out;                           /* started and not waited for */
+	bool noted;                         /* in a group that has not ended */
 	coll_status status;
 };
 
@@ -138,7 +139,7 @@ coll_status coll_operation_run(struct coll_request *r)
 
 	r->wait.runs[0] = op->run;
 	r->wait.nruns = 1;
-	if (op->begun && op->signature == r->job.signature && op->intra == r->job.intra) {
+	if (op->begun && op->signature == r->job.signature && op->intra == r->job.intra && op->stage == r->job.stage) {
 		coll_run_restart(op->run, r->call.in, r->call.out, r->job.sequence);
 		coll_run_follow(op->run, r->job.after);
 		return COLL_OK;
@@ -147,6 +148,7 @@ coll_status coll_operation_run(struct coll_request *r)
 	op->begun = st == COLL_OK;
 	op->signature = r->job.signature;
 	op->intra = r->job.intra;
+	op->stage = r->job.stage;
 	return st;
 }
 

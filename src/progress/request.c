@@ -290,6 +290,7 @@ coll_status coll_request_submit(struct coll_request *r, struct coll_stream *stre
 	r->status = COLL_AGAIN;
 	r->lost = COLL_OK;
 	r->enqueued = r->reached = false;
+	r->ahead = (struct coll_intra_state){0};
 	r->waiting_ns = 0;
 	r->timer = (struct coll_wait_timer){0};
 	r->follower[0] = r->follower[1] = NULL;

@@ -441,6 +441,11 @@ bool coll_stage_drained(const struct coll_request *r)
 	return r->enqueued && coll_stage_has_done(r->comm->stage, r->stage_last);
 }
 
+bool coll_stage_has_left(const struct coll_comm *comm)
+{
+	return !comm->stage || !comm->stage->words || left(comm->stage);
+}
+
 bool coll_stage_waits_for_stream(const struct coll_request *r)
 {
 	if (!r->staged)

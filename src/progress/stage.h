@@ -42,6 +42,8 @@ bool coll_stage_is_copied(const struct coll_request *r);
 
 /* Whether the device has done the last piece of work of a staged request, or never will. */
 bool coll_stage_drained(const struct coll_request *r);
+/* Whether the device has done all work of the communicator, or never will. */
+bool coll_stage_has_left(const struct coll_comm *comm);
 /* Whether the request cannot go on before its stream has reached it. */
 bool coll_stage_waits_for_stream(const struct coll_request *r);
 

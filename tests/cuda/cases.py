@@ -67,6 +67,16 @@ class Cases:
                 told, right = child.communicate()[0] + f"\nstill running after {timeout_s} s", False
             self.say(name, right, told)
 
+    # The seeds of a fixed script: a part of them with each number of ranks and of queues.
+    def seeds(self, total, at_once, **env):
+        each = total // 4
+        for first in range(0, each, at_once):
+            n_seeds = min(at_once, each - first)
+            for queues in ("1", "8"):
+                self.cases([(f"seeds {first + 1} to {first + n_seeds}, {n} ranks, {queues} queues",
+                             self.collrun(n, *self.scripts("-f", first + 1, n_seeds, 40)),
+                             dict(env, SOFTCUDA_QUEUES=queues, SOFTCUDA_SEED=str(first + 1))) for n in (2, 3)], 1200)
+
     # Ranks without a launcher, which would end all with the first.
     def ranks(self, n, argv, **env):
         port = free_port()

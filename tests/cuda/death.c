@@ -28,6 +28,7 @@ struct event {
 	bool stream;
 	const char *transport, *queues, *direct;
 	size_t count;
+	int depth;    /* calls that are in a stream before it is waited for: more than run at a time, or fewer */
 	int delay_us; /* after all ranks have begun */
 	char seed[24];
 };
@@ -127,7 +128,7 @@ static coll_status loop(const struct event *e, struct job_rank *r, int *in, int 
 
 	for (int k = 0; st == COLL_OK; k++) {
 		st = call(e, r, in, out, stream, k);
-		if (stream && k % 3 == 2 && st == COLL_OK)
+		if (stream && k % e->depth == e->depth - 1 && st == COLL_OK)
 			st = wait_for_all(stream, done);
 	}
 	/* What was submitted before may be on its way. */
@@ -238,6 +239,7 @@ static struct event drawn(uint64_t seed, int index)
 	state = coll_mix64(state);
 	e.count = state % 3 == 0 ? 2000 : state % 3 == 1 ? 120000 : LONG;
 	e.queues = state / 3 % 2 ? "1" : "8";
+	e.depth = state / 6 % 2 ? 24 : 3;
 	state = coll_mix64(state);
 	e.delay_us = (int)(state % 200000);
 	snprintf(e.seed, sizeof(e.seed), "%u", (unsigned)(state >> 40) | 1);
@@ -264,9 +266,9 @@ static void event(uint64_t seed, int index)
 	char about[160];
 
 	snprintf(about, sizeof(about),
-	         "event %d of seed %llu (%s of rank %d, %s, %s, direct %s, %s queues, %zu elements, %d us)", index,
-	         (unsigned long long)seed, blow_names[e.blow], e.victim, e.stream ? "stream" : "blocking", e.transport,
-	         e.direct, e.queues, e.count, e.delay_us);
+	         "event %d of seed %llu (%s of rank %d, %s, %s, direct %s, %s queues, %zu elements, depth %d, %d us)",
+	         index, (unsigned long long)seed, blow_names[e.blow], e.victim, e.stream ? "stream" : "blocking",
+	         e.transport, e.direct, e.queues, e.count, e.depth, e.delay_us);
 	memset(clocks, 0, sizeof(*clocks));
 	meeting_start(pids, RANKS, job_page, sizeof(*job_page), job_process, &w);
 	strike(&e, pids);

@@ -1,6 +1,7 @@
 /*
  * Operations that the program defines (coll_op_create()) on device memory: the result has the bits that the same call
- * on host memory gives, whether the function commutes or not, blocking, in a stream and in place.
+ * on host memory gives, whether the function commutes or not, blocking, in a stream and in place. And persistent
+ * operations that are started in a stream and without one, and calls in one group with more than may run at a time.
  *
  * usage: operations FILE-OF-THE-STAND-IN [PART-OF-A-TEST'S-NAME]
  */
@@ -175,9 +176,104 @@ static void operations_of_the_program_give_the_bits_of_the_host(void)
 	}
 }
 
+/* ---- Persistent operations ---- */
+
+/* Memory of the host, so that a call is staged if it is in a stream of the device, and otherwise is not. */
+static void start_both(struct job_rank *r)
+{
+	enum { N = 3000, ROUNDS = 300, EDGE = 2 };
+	int *in = malloc(N * sizeof(int)), *out = malloc(N * sizeof(int)), *device = job_memory(r, 1);
+	const coll_operation_desc desc = {.struct_size = sizeof(desc),
+	                                  .kind = COLL_ALL_REDUCE,
+	                                  .in = in,
+	                                  .out = out,
+	                                  .count = N,
+	                                  .type = COLL_I32,
+	                                  .op = COLL_SUM};
+	coll_operation *op = NULL;
+	coll_stream *stream = NULL;
+	void *handle = NULL;
+
+	if (!cuda_user_stream(device, &handle))
+		job_wrong(r, "no stream");
+	job_ok(r, coll_stream_wrap_cuda(&stream, r->comm, handle), "a stream");
+	job_ok(r, coll_operation_prepare(&op, &desc, r->comm), "an operation");
+	for (int k = 0; k < ROUNDS; k++) {
+		for (int i = 0; i < N; i++)
+			in[i] = r->rank + k + i;
+		if (!job_ok(r, coll_operation_start(op, k / EDGE % 2 ? stream : NULL), "a start") ||
+		    !job_ok(r, coll_operation_wait(op, -1), "the end of a start"))
+			return;
+		for (int i = 0; i < N; i++)
+			if (out[i] != r->size * (k + i) + r->size * (r->size - 1) / 2)
+				job_wrong(r, "start %d: element %d is %d", k, i, out[i]);
+	}
+	job_ok(r, coll_operation_destroy(&op), "the end of the operation");
+	job_ok(r, coll_stream_destroy(&stream), "the end of the stream");
+	job_ok(r, coll_comm_destroy(&r->comm), "the end");
+}
+
+static void an_operation_may_be_started_in_a_stream_and_without(void)
+{
+	for (int direct = 0; direct < 2; direct++) {
+		const char *const environment[] = {"COLL_DEVICE_DIRECT", direct ? "1" : "0", "COLL_ARRIVAL_TIMEOUT_MS",
+		                                   "5000", NULL};
+
+		job_run(2, start_both, NULL, environment, LIMIT_S);
+		job_run(3, start_both, NULL, environment, LIMIT_S);
+	}
+}
+
+/* ---- Groups ---- */
+
+/* As many staged calls as run at a time, and behind them some that go direct and have memory of the host. */
+static void in_one_group(struct job_rank *r)
+{
+	enum { N = 2000, STAGED = 4, DIRECT = 3, ROUNDS = 20 };
+	const size_t counts[] = {N, N, N, N}, all = (size_t)r->size * N;
+	int *in = job_memory(r, N), *gathered = job_memory(r, STAGED * all), *got = malloc(all * sizeof(int));
+	int *host_in = malloc(N * sizeof(int)), *host_out = malloc((size_t)DIRECT * N * sizeof(int));
+
+	job_fill(r, in, N, 5);
+	for (int k = 0; k < ROUNDS; k++) {
+		for (int i = 0; i < N; i++)
+			host_in[i] = r->rank + k + i % 1000;
+		job_ok(r, coll_group_begin(), "a group");
+		for (size_t i = 0; i < STAGED; i++)
+			job_ok(r, coll_gatherv(in, N, gathered + i * all, counts, NULL, COLL_I32, 0, r->comm, NULL),
+			       "a gatherv");
+		for (size_t i = 0; i < DIRECT; i++)
+			job_ok(r, coll_all_reduce(host_in, host_out + i * N, N, COLL_I32, COLL_SUM, r->comm, NULL),
+			       "an all_reduce");
+		if (!job_ok(r, coll_group_end(), "the end of a group"))
+			return;
+		for (int i = 0; i < DIRECT * N; i++)
+			if (host_out[i] != r->size * (k + i % N % 1000) + r->size * (r->size - 1) / 2)
+				job_wrong(r, "group %d: element %d is %d", k, i, host_out[i]);
+		for (size_t i = 0; i < STAGED && r->rank == 0; i++) {
+			if (!cuda_user_read(got, gathered + i * all, all * sizeof(int)))
+				job_wrong(r, "cannot read device memory");
+			for (size_t j = 0; j < all; j++)
+				if (got[j] != (int)(j / N) + 5 + (int)(j % N % 1000))
+					job_wrong(r, "group %d: gathered element %zu is %d", k, j, got[j]);
+		}
+	}
+	job_ok(r, coll_comm_destroy(&r->comm), "the end");
+}
+
+static void a_group_may_have_more_calls_than_run_at_a_time(void)
+{
+	const char *const environment[] = {"COLL_ARRIVAL_TIMEOUT_MS", "5000", NULL};
+
+	job_run(2, in_one_group, NULL, environment, LIMIT_S);
+	job_run(3, in_one_group, NULL, environment, LIMIT_S);
+}
+
 int main(int argc, char **argv)
 {
-	static const struct plain_case cases[] = {PLAIN_CASE(operations_of_the_program_give_the_bits_of_the_host)};
+	static const struct plain_case cases[] = {PLAIN_CASE(operations_of_the_program_give_the_bits_of_the_host),
+	                                          PLAIN_CASE(an_operation_may_be_started_in_a_stream_and_without),
+	                                          PLAIN_CASE(a_group_may_have_more_calls_than_run_at_a_time)};
 
 	return job_main(argc, argv, "operations", cases, (int)(sizeof(cases) / sizeof(cases[0])));
 }

@@ -36,16 +36,6 @@ class Suite(Cases):
         super().__init__(build, only, COLL_DEVICE_DIRECT="0")
         self.skipped = 0
 
-    # The seeds of a fixed script: a part of them with each number of ranks and of queues.
-    def seeds(self, total, at_once):
-        each = total // 4
-        for first in range(0, each, at_once):
-            n_seeds = min(at_once, each - first)
-            for queues in ("1", "8"):
-                self.cases([(f"seeds {first + 1} to {first + n_seeds}, {n} ranks, {queues} queues",
-                             self.collrun(n, *self.scripts("-f", first + 1, n_seeds, 40)),
-                             dict(SOFTCUDA_QUEUES=queues, SOFTCUDA_SEED=str(first + 1))) for n in (2, 3)], 600)
-
     # The driver is found at run time, if at all.
     def needed(self):
         name = "libcoll.so needs no CUDA library"

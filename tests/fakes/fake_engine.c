@@ -69,6 +69,12 @@ coll_status coll_run_start(struct coll_run *run, const struct coll_fabric *fabri
 	return COLL_OK;
 }
 
+void coll_run_begun(struct coll_run *run, const struct coll_intra_state *state)
+{
+	(void)run;
+	(void)state;
+}
+
 void coll_run_restart(struct coll_run *run, const void *in, void *out, uint64_t sequence)
 {
 	run->job.in.base = (char *)(uintptr_t)in;

@@ -81,6 +81,16 @@ WEAK bool coll_mapped_waits_for_stream(const struct coll_comm *comm, const struc
 	return false;
 }
 
+WEAK bool coll_mapped_copy(struct coll_mapped *d, const struct coll_job *job, const struct coll_mapped_call *call,
+                           struct coll_intra_state *s)
+{
+	(void)d;
+	(void)job;
+	(void)call;
+	(void)s;
+	return false;
+}
+
 WEAK void coll_mapped_release(struct coll_comm *comm)
 {
 }
