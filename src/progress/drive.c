@@ -324,7 +324,7 @@ static bool copy_ahead(struct coll_comm *comm)
 	for (struct coll_link *l = f->all.next; l != &f->all; l = l->next) {
 		struct coll_request *r = COLL_ENTRY(l, struct coll_request, all);
 
-		if (r->state == COLL_REQUEST_QUEUED && r->direct && r->enqueued)
+		if (r->state == COLL_REQUEST_QUEUED && r->enqueued && r->direct)
 			moved |= coll_mapped_copy(comm->mapped, &r->job, &r->direct_call, &r->ahead);
 	}
 	return moved;

@@ -300,7 +300,7 @@ static void unpack(struct coll_request *r)
 /* Copies that were made before the run has begun. */
 static coll_status go_on(struct coll_request *r, coll_status st)
 {
-	if (st == COLL_OK && r->direct)
+	if (st == COLL_OK && r->staged && r->direct)
 		coll_run_begun(r->wait.runs[0], &r->ahead);
 	return st;
 }
