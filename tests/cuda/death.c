@@ -78,10 +78,11 @@ static void must_be(const struct job_rank *r, const char *copy, const int *out, 
 /* The stream has nothing left to do: another look than that of the library. */
 static void must_drain(const struct job_rank *r, void *handle)
 {
-	const uint64_t until = coll_clock_ns() + 2 * SECOND;
+	const uint64_t until = coll_clock_ns() + 2 * SECOND, starved = starved_ns();
 	int st = -1;
 
-	while ((st = cuda_user_query(handle)) == 600 && coll_clock_ns() < until)
+	while ((st = cuda_user_query(handle)) == 600 &&
+	       (coll_clock_ns() < until || coll_clock_ns() < until + starved_ns() - starved))
 		usleep(200);
 	if (st != 0)
 		job_wrong(r, "its stream has not drained: %d", st);
