@@ -414,6 +414,21 @@ def test_objects(comm):
     equal(comm.all_gather_object(1, loads=loads), [1] * n)
     equal(len(seen), n)
     raises(coll.ArgumentError, comm.scatter_object, [0] * (n + 1), rank)
+    calls = {"broadcast_object": (1,), "all_gather_object": (1,), "gather_object": (1,), "scatter_object": ([1] * n,),
+             "send_object": (1, (rank + 1) % n), "recv_object": ((rank - 1) % n,)}
+
+    def in_group(call, *args):
+        with coll.group():
+            call(*args)
+
+    for name, args in calls.items():
+        raises(coll.ArgumentError, in_group, getattr(comm, name), *args, says=name + ": the lengths of the objects")
+        equal(comm.all_reduce(floats(1)).tolist(), [n], "after", name, "in a group")
+    x = floats(1)
+    with coll.group():
+        comm.all_reduce(x, out=x)
+        raises(coll.ArgumentError, comm.broadcast_object, 1, says="a group is open")
+    equal(x.tolist(), [n], "the group goes on")
 
 
 def test_children(comm):
