@@ -100,6 +100,10 @@ const struct element *coll_py_element_by_name(const char *name);
 const struct element *coll_py_element_by_format(const char *format, Py_ssize_t item_bytes);
 const struct element *coll_py_element_by_dlpack(int code, int bits);
 const struct element *coll_py_element_of(coll_dtype type);
+/* Whether memoryviews read the type as it is: Python's own types, but f16. */
+bool coll_py_element_is_plain(const struct element *e);
+/* The element at this address, of a type that is not plain, as a float or complex number. */
+PyObject *coll_py_element_number(const struct element *e, const char *at);
 
 /* ---- Arrays ------------------------------------------------------------- */
 

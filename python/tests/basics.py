@@ -279,6 +279,28 @@ def test_buffers(comm):
     equal(data[0], comm.size ** 2)
 
 
+def test_tolist(comm):
+    """Every type has its numbers, in the shape of the Buffer."""
+    def made(dtype, data, shape):
+        x = comm.empty(shape, dtype)
+        if data:
+            memoryview(x).cast("B")[:] = data
+        return x.tolist()
+
+    bits = {"f16": 0x3e00, "bf16": 0x3fc0, "f8e4m3": 0x3c, "f8e5m2": 0x3e}
+    for dtype, one_and_half in bits.items():
+        data = one_and_half.to_bytes(1 if dtype[1] == "8" else 2, sys.byteorder)
+        equal(made(dtype, data * 6, (2, 3)), [[1.5] * 3] * 2, dtype)
+        equal(made(dtype, data, ()), 1.5, dtype, "without axes")
+        equal(made(dtype, b"", (2, 0)), [[], []], dtype, "empty")
+    equal(made("c64", struct.pack("=4f", 1.5, -2, 0, 1e-45), 2), [1.5 - 2j, complex(0, struct.unpack("f", struct.pack("f", 1e-45))[0])])
+    equal(made("c128", struct.pack("=2d", 1.5, 1e-320), (1, 1)), [[1.5 + 1e-320j]])
+    for dtype in ("i8", "u8", "i16", "u16", "i32", "u32", "i64", "u64", "f32", "f64", "bool"):
+        x = comm.empty(3, dtype)
+        x[1] = 1
+        equal(x.tolist(), [0, 1, 0], dtype)
+
+
 def test_operations(comm):
     n = comm.size
 
@@ -487,4 +509,4 @@ def test_queries(comm):
 
 
 main(test_reductions, test_moves, test_counts, test_layouts, test_types, test_arguments, test_dlpack, test_buffers,
-     test_operations, test_pairs, test_tags, test_objects, test_children, test_queries)
+     test_tolist, test_operations, test_pairs, test_tags, test_objects, test_children, test_queries)

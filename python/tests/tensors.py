@@ -68,6 +68,24 @@ def test_refused(comm):
     check(view.tolist() == [[comm.size] * 2] * 2)
 
 
+def test_tolist(comm):
+    """Numbers of a Buffer, beside those of torch for the same bits: all of 8 bits, and all of 16."""
+    for name, dtype, bits in (("f8e4m3", torch.float8_e4m3fn, 8), ("f8e5m2", torch.float8_e5m2, 8), ("f16", torch.float16, 16),
+                              ("bf16", torch.bfloat16, 16)):
+        x = comm.empty(1 << bits, name)
+        raw = torch.arange(1 << bits, dtype=torch.int32).to(torch.uint8 if bits == 8 else torch.uint16)
+        torch.from_dlpack(x).view(raw.dtype).copy_(raw)
+        wanted = torch.from_dlpack(x).to(torch.float64).tolist()
+        got = x.tolist()
+        if repr(got) != repr(wanted):  # -0.0 is not 0.0, and NaN is NaN
+            check(False, name, *next((hex(i), a, b) for i, (a, b) in enumerate(zip(got, wanted)) if repr(a) != repr(b)))
+        check(len(got) == 1 << bits and type(got[1]) is float, name)
+    for name, dtype in (("c64", torch.complex64), ("c128", torch.complex128)):
+        x = comm.empty((2, 3), name)
+        torch.from_dlpack(x).copy_(torch.randn(2, 3, dtype=dtype))
+        check(x.tolist() == torch.from_dlpack(x).tolist(), name)
+
+
 def test_conjugated(comm):
     """A view that stands for other values than its memory has must not be read as it lies."""
     z = torch.tensor([1 + 2j, 3 - 1j])
@@ -112,4 +130,4 @@ def test_other_memory(comm):
 
 
 if __name__ == "__main__":
-    sys.exit(main(test_sums, test_moves, test_refused, test_conjugated, test_work, test_other_memory))
+    sys.exit(main(test_sums, test_moves, test_refused, test_tolist, test_conjugated, test_work, test_other_memory))
