@@ -22,6 +22,7 @@ struct known {
 	PyTypeObject *type;
 	enum way way;
 	struct dl_exchange *table;
+	bool wraps; /* a type of torch whose tensors may stand for memory elsewhere, or for none */
 };
 
 static _Atomic(const struct known *) known[KNOWN];
@@ -44,6 +45,17 @@ static struct dl_exchange *table_of(PyTypeObject *type)
 	return table && table->version.major == DL_MAJOR && table->tensor_from_object ? table : NULL;
 }
 
+/* Whether a type has a __torch_dispatch__ of its own: not the function in C that torch.Tensor has. */
+static bool has_dispatch(PyTypeObject *type)
+{
+	PyObject *own = PyObject_GetAttrString((PyObject *)type, "__torch_dispatch__");
+	const bool has = own && !PyCFunction_Check(own);
+
+	PyErr_Clear();
+	Py_XDECREF(own);
+	return has;
+}
+
 static struct known study(PyObject *object)
 {
 	struct known k = {.type = Py_TYPE(object)};
@@ -60,6 +72,7 @@ static struct known study(PyObject *object)
 		k.way = WAY_METHOD;
 	else if (PyObject_HasAttrString(object, "__cuda_array_interface__"))
 		k.way = WAY_CUDA;
+	k.wraps = k.way == WAY_TABLE && has_dispatch(k.type);
 	return k;
 }
 
@@ -164,7 +177,7 @@ static int from_tensor(struct view *v, const struct dl_tensor *t, const char *wh
 		coll_py_raise_unsupported("%s has elements of %d bits and %d lanes", what, t->bits, t->lanes);
 		return -1;
 	}
-	v->data = (char *)t->data + t->byte_offset;
+	v->data = t->data ? (char *)t->data + t->byte_offset : NULL;
 	v->item_bytes = t->bits / 8;
 	v->element = coll_py_element_by_dlpack(t->code, t->bits);
 	v->ndim = t->ndim;
@@ -362,6 +375,29 @@ static int refuse_device(const char *what, intptr_t reader)
 	return -1;
 }
 
+/* The address of a part of a tensor without memory is its offset, which is not NULL: its storage tells. Addresses of
+ * real memory are above FIRST_ADDRESS nearly always, and then only types that may have no memory are asked. */
+enum { FIRST_ADDRESS = 1 << 30 };
+
+static int check_storage(struct view *v, PyObject *object, const struct known *k)
+{
+	PyObject *storage, *address;
+
+	if ((!k->wraps && (uintptr_t)v->data >= FIRST_ADDRESS) || v->items == 0 ||
+	    !PyObject_HasAttrString(object, "untyped_storage"))
+		return 0;
+	storage = PyObject_CallMethod(object, "untyped_storage", NULL);
+	address = storage ? PyObject_CallMethod(storage, "data_ptr", NULL) : NULL;
+	/* That of a wrapper, such as DTensor, refuses to tell. */
+	if (address ? !PyLong_AsVoidPtr(address) : PyErr_ExceptionMatches(PyExc_RuntimeError)) {
+		PyErr_Clear();
+		v->data = NULL;
+	}
+	Py_XDECREF(storage);
+	Py_XDECREF(address);
+	return PyErr_Occurred() ? -1 : 0;
+}
+
 /* A tensor of torch may be given other memory (x.data = y), and so may what its table hands out: its storage is held.
  */
 static int hold_storage(struct view *v, PyObject *object)
@@ -372,9 +408,10 @@ static int hold_storage(struct view *v, PyObject *object)
 	return v->storage ? 0 : -1;
 }
 
-static int from_table(struct view *v, PyObject *object, const char *what, const struct dl_exchange *table, bool kept,
+static int from_table(struct view *v, PyObject *object, const char *what, const struct known *k, bool kept,
                       intptr_t reader)
 {
+	const struct dl_exchange *table = k->table;
 	struct dl_tensor t;
 
 	if (table->tensor_from_object(object, &t) != 0) {
@@ -382,7 +419,8 @@ static int from_table(struct view *v, PyObject *object, const char *what, const 
 			PyErr_Format(PyExc_ValueError, "%s is not a plain tensor", what);
 		return -1;
 	}
-	if (from_tensor(v, &t, what, reader) != 0 || (kept && hold_storage(v, object) != 0))
+	if (from_tensor(v, &t, what, reader) != 0 || check_storage(v, object, k) != 0 ||
+	    (kept && hold_storage(v, object) != 0))
 		return -1;
 	/* The table waits for nothing: the work of that library goes on in its stream. */
 	if (v->device && table->current_stream && reader != READER_UNORDERED) {
@@ -398,7 +436,7 @@ static int fill(struct view *v, PyObject *object, const char *what, bool kept, i
 	const struct known k = ask(object);
 
 	switch (k.way) {
-	case WAY_TABLE: return from_table(v, object, what, k.table, kept, reader);
+	case WAY_TABLE: return from_table(v, object, what, &k, kept, reader);
 	case WAY_BUFFER:
 		if (PyObject_GetBuffer(object, &v->buffer, PyBUF_STRIDES | PyBUF_FORMAT) == 0)
 			return from_buffer(v);
@@ -435,6 +473,20 @@ static void explain(PyObject *object, const char *what)
 	Py_DECREF(error);
 }
 
+/* Elements without memory: fake tensors of torch, DTensor, storage that was freed. */
+static int check_memory(const struct view *v, PyObject *object, const char *what)
+{
+	const char *advice = "";
+
+	if (v->data || v->items == 0)
+		return 0;
+	if (PyObject_HasAttrString(object, "to_local"))
+		advice = ": pass its local tensor, of to_local()";
+	coll_py_raise_argument("%s has no memory: the data pointer of this %R is NULL%s", what,
+	                       (PyObject *)Py_TYPE(object), advice);
+	return -1;
+}
+
 /* Memory of a device cannot be copied together here. */
 static int check_device(const struct view *v, const char *what)
 {
@@ -449,7 +501,8 @@ int coll_py_view_take(struct view *v, PyObject *object, const char *what, bool k
 	memset(v, 0, sizeof(*v));
 	Py_INCREF(object);
 	v->owner = object;
-	if (fill(v, object, what, kept, reader) == 0 && check_device(v, what) == 0)
+	if (fill(v, object, what, kept, reader) == 0 && check_memory(v, object, what) == 0 &&
+	    check_device(v, what) == 0)
 		return 0;
 	explain(object, what);
 	coll_py_view_release(v);

@@ -202,8 +202,21 @@ def test_dlpack(comm):
     raises(coll.UnsupportedError, comm.all_reduce, Crafted(memory, 0, (2,), None, bits=4), says="4 bits")
 
 
+def test_without_memory(comm):
+    """An address that is NULL is refused, wherever it is read from and however the elements lie."""
+    nothing = (ctypes.c_int * 4).from_address(0)
+    for x in (nothing, memoryview(nothing)[::2], Crafted(None, 0, (2,), None), Crafted(None, 8, (2,), (3,))):
+        raises(coll.ArgumentError, comm.all_reduce, x, says="x has no memory")
+        raises(coll.ArgumentError, comm.all_reduce, array.array("i", [1] * len(x)), out=x, says="out has no memory")
+    equal(comm.all_gather(Crafted(None, 8, (0,), (3,))).shape, (comm.size, 0), "no elements need none")
+    error = raises(coll.ArgumentError, comm.broadcast, Crafted(None, 0, (2,), None), says="Crafted")
+    check("to_local" not in str(error))
+    Wrapper = type("Wrapper", (Crafted,), {"to_local": None})
+    raises(coll.ArgumentError, comm.broadcast, Wrapper(None, 0, (2,), None), says="to_local()")
+
+
 class Crafted:
-    """A DLPack tensor made by hand, of i32, over the memory of an array."""
+    """A DLPack tensor made by hand, of i32, over the memory of an array, or over none."""
 
     class Tensor(ctypes.Structure):
         _fields_ = [("data", ctypes.c_void_p), ("device", ctypes.c_int32), ("device_id", ctypes.c_int32),
@@ -216,7 +229,10 @@ class Crafted:
         sizes = (ctypes.c_int64 * len(shape))(*shape)
         steps = (ctypes.c_int64 * len(shape))(*strides) if strides else None
         self.kept = memory, sizes, steps
-        self.tensor = self.Tensor(memory.buffer_info()[0], device, 0, len(shape), 0, bits, 1, sizes, steps, offset)
+        self.tensor = self.Tensor(memory.buffer_info()[0] if memory else None, device, 0, len(shape), 0, bits, 1, sizes, steps, offset)
+
+    def __len__(self):
+        return self.kept[1][0]
 
     def __dlpack__(self, **words):
         new = ctypes.pythonapi.PyCapsule_New
@@ -508,5 +524,5 @@ def test_queries(comm):
     alone.close()
 
 
-main(test_reductions, test_moves, test_counts, test_layouts, test_types, test_arguments, test_dlpack, test_buffers,
-     test_tolist, test_operations, test_pairs, test_tags, test_objects, test_children, test_queries)
+main(test_reductions, test_moves, test_counts, test_layouts, test_types, test_arguments, test_dlpack, test_without_memory,
+     test_buffers, test_tolist, test_operations, test_pairs, test_tags, test_objects, test_children, test_queries)
