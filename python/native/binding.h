@@ -131,8 +131,9 @@ enum { READER_NONE = 0, READER_UNORDERED = -1, READER_LEGACY = 1 };
 /* Describe an array, named `what` in errors. kept: it is used longer than this call of a method, while the program may
  * do anything with the object. 0, or -1 with an exception set. */
 int coll_py_view_take(struct view *v, PyObject *object, const char *what, bool kept, intptr_t reader);
-/* The end of taking: from its shape, the number of elements, and whether it is contiguous. */
-int coll_py_view_measure(struct view *v);
+/* The end of taking: from its shape, the number of elements, and whether it is contiguous. 0, or -1 with an exception
+ * set. */
+int coll_py_view_measure(struct view *v, const char *what);
 void coll_py_view_release(struct view *v);
 /* The address that the library is given: of the array, or of a contiguous copy, filled if `filled`. NULL: MemoryError.
  */
@@ -420,6 +421,8 @@ void coll_py_device_unmark(struct request *r);
 void coll_py_view_device_array(struct view *v, PyObject *array);
 int coll_py_device_array_init(PyObject *module);
 
+/* The argument dl_device of __dlpack__(): unchanged for None. 0, or -1 with an exception set. */
+int coll_py_dlpack_device(PyObject *device, int *kind, int *number);
 /* A capsule for DLPack of a contiguous array that `owner` keeps. version, copy: as in __dlpack__(). */
 struct dl_tensor;
 PyObject *coll_py_dlpack_export(PyObject *owner, const struct dl_tensor *tensor, PyObject *version, PyObject *may_copy);

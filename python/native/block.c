@@ -199,7 +199,7 @@ static PyObject *dlpack(PyObject *self, PyObject *args, PyObject *words)
 	struct dl_tensor tensor;
 
 	if (!PyArg_ParseTupleAndKeywords(args, words, "|$OOOO", names, &stream, &version, &device, &may_copy) ||
-	    (device != Py_None && !PyArg_ParseTuple(device, "ii", &kind, &number)))
+	    coll_py_dlpack_device(device, &kind, &number) != 0)
 		return NULL;
 	if (kind != DL_CPU || number != 0)
 		return PyErr_Format(PyExc_BufferError, "a Buffer stays in the memory of the host");

@@ -18,6 +18,9 @@ enum way { WAY_NONE, WAY_TABLE, WAY_BUFFER, WAY_METHOD, WAY_BLOCK, WAY_ARRAY, WA
  * have are taken it is studied each time. */
 enum { KNOWN = 64, PROBES = 8 };
 
+/* As many as numpy and torch have. */
+enum { MOST_AXES = 64 };
+
 struct known {
 	PyTypeObject *type;
 	enum way way;
@@ -144,8 +147,24 @@ static int keep_dims(struct view *v)
 	return 0;
 }
 
-int coll_py_view_measure(struct view *v)
+/* Whether all axes but empty ones make a number of bytes that memory can have. */
+static bool is_possible(const struct view *v)
 {
+	int64_t bytes = (int64_t)v->item_bytes;
+	bool possible = bytes > 0 && v->ndim <= MOST_AXES && (v->ndim == 0 || v->shape);
+
+	for (int i = 0; possible && i < v->ndim; i++)
+		possible = v->shape[i] >= 0 && !__builtin_mul_overflow(bytes, v->shape[i] ? v->shape[i] : 1, &bytes);
+	return possible;
+}
+
+int coll_py_view_measure(struct view *v, const char *what)
+{
+	if (!is_possible(v)) {
+		coll_py_raise_argument("%s has an impossible shape: %d axes, elements of %zu bytes", what, v->ndim,
+		                       v->item_bytes);
+		return -1;
+	}
 	v->items = 1;
 	for (int i = 0; i < v->ndim; i++)
 		v->items *= (size_t)v->shape[i];
@@ -173,7 +192,7 @@ static int from_tensor(struct view *v, const struct dl_tensor *t, const char *wh
 		                          what, (int)t->device, (int)t->device_id);
 		return -1;
 	}
-	if (t->lanes != 1 || t->bits % 8 != 0 || t->ndim < 0) {
+	if (t->lanes != 1 || t->bits % 8 != 0 || t->bits == 0 || t->ndim < 0) {
 		coll_py_raise_unsupported("%s has elements of %d bits and %d lanes", what, t->bits, t->lanes);
 		return -1;
 	}
@@ -184,7 +203,7 @@ static int from_tensor(struct view *v, const struct dl_tensor *t, const char *wh
 	v->shape = t->shape;
 	v->strides = t->strides;
 	v->stride_unit = (int64_t)v->item_bytes;
-	return coll_py_view_measure(v);
+	return coll_py_view_measure(v, what);
 }
 
 _Static_assert(sizeof(Py_ssize_t) == sizeof(int64_t), "shapes of buffers are read as 64-bit numbers");
@@ -203,7 +222,7 @@ static bool has_objects(const char *format)
 	return false;
 }
 
-static int from_buffer(struct view *v)
+static int from_buffer(struct view *v, const char *what)
 {
 	v->has_buffer = true;
 	if (has_objects(v->buffer.format)) {
@@ -213,14 +232,14 @@ static int from_buffer(struct view *v)
 		return -1;
 	}
 	v->data = v->buffer.buf;
-	v->item_bytes = v->buffer.itemsize > 0 ? (size_t)v->buffer.itemsize : 1;
+	v->item_bytes = (size_t)v->buffer.itemsize;
 	v->readonly = v->buffer.readonly;
 	v->element = coll_py_element_by_format(v->buffer.format, v->buffer.itemsize);
 	v->ndim = v->buffer.ndim;
 	v->shape = (const int64_t *)v->buffer.shape;
 	v->strides = (const int64_t *)v->buffer.strides;
 	v->stride_unit = 1;
-	return coll_py_view_measure(v);
+	return coll_py_view_measure(v, what);
 }
 
 static void from_block(struct view *v, const struct block *b)
@@ -284,6 +303,14 @@ static PyObject *call_dlpack(PyObject *object, intptr_t reader)
 	return capsule;
 }
 
+/* Other versions have other layouts, but for the version and the deleter. */
+static int refuse_version(const struct dl_managed_versioned *m, const char *what)
+{
+	coll_py_raise_unsupported("%s: __dlpack__ gave a tensor of DLPack %u.%u, and %d.%d was asked for", what,
+	                          (unsigned)m->version.major, (unsigned)m->version.minor, DL_MAJOR, DL_MINOR);
+	return -1;
+}
+
 static int from_method(struct view *v, PyObject *object, const char *what, intptr_t reader)
 {
 	PyObject *capsule = call_dlpack(object, reader);
@@ -299,7 +326,8 @@ static int from_method(struct view *v, PyObject *object, const char *what, intpt
 		v->managed = versioned;
 		v->managed_versioned = true;
 		v->readonly = versioned->flags & DL_FLAG_READ_ONLY;
-		rc = from_tensor(v, &versioned->tensor, what, reader);
+		rc = versioned->version.major == DL_MAJOR ? from_tensor(v, &versioned->tensor, what, reader)
+		                                          : refuse_version(versioned, what);
 	} else if (plain) {
 		v->managed = plain;
 		rc = from_tensor(v, &plain->tensor, what, reader);
@@ -328,7 +356,7 @@ static int from_description(struct view *v, PyObject *object, const char *what)
 	buffer = PyTuple_GetItem(pair, 0);
 	name = buffer ? PyTuple_GetItem(pair, 1) : NULL;
 	if (name && PyObject_GetBuffer(buffer, &v->buffer, PyBUF_STRIDES | PyBUF_FORMAT) == 0) {
-		rc = from_buffer(v);
+		rc = from_buffer(v, what);
 		v->element = &coll_py_opaque;
 		text = name == Py_None ? NULL : PyUnicode_AsUTF8String(name);
 		if (text && coll_py_element_by_name(PyBytes_AsString(text)))
@@ -439,7 +467,9 @@ static int fill(struct view *v, PyObject *object, const char *what, bool kept, i
 	case WAY_TABLE: return from_table(v, object, what, &k, kept, reader);
 	case WAY_BUFFER:
 		if (PyObject_GetBuffer(object, &v->buffer, PyBUF_STRIDES | PyBUF_FORMAT) == 0)
-			return from_buffer(v);
+			return from_buffer(v, what);
+		if (!PyErr_ExceptionMatches(PyExc_Exception))
+			return -1;
 		return from_description(v, object, what);
 	case WAY_METHOD: return from_method(v, object, what, reader);
 	case WAY_BLOCK: from_block(v, (const struct block *)object); return 0;
@@ -457,12 +487,12 @@ static int fill(struct view *v, PyObject *object, const char *what, bool kept, i
 	}
 }
 
-/* A refusal by the array's own library becomes an ArgumentError with that cause. */
+/* A refusal by the array's own library becomes an ArgumentError with that cause; Ctrl-C is none. */
 static void explain(PyObject *object, const char *what)
 {
 	PyObject *cause, *error;
 
-	if (PyErr_ExceptionMatches(coll_py_hooks[HOOK_ARGUMENT]) ||
+	if (!PyErr_ExceptionMatches(PyExc_Exception) || PyErr_ExceptionMatches(coll_py_hooks[HOOK_ARGUMENT]) ||
 	    PyErr_ExceptionMatches(coll_py_hooks[HOOK_UNSUPPORTED]) || PyErr_ExceptionMatches(PyExc_MemoryError))
 		return;
 	cause = coll_py_take_exception();

@@ -200,6 +200,13 @@ def test_dlpack(comm):
     equal(comm.all_reduce(spread).tolist(), [comm.size, 4 * comm.size], "with strides in elements")
     raises(coll.UnsupportedError, comm.all_reduce, Crafted(memory, 0, (2,), None, device=2), says="copy the array to the host")
     raises(coll.UnsupportedError, comm.all_reduce, Crafted(memory, 0, (2,), None, bits=4), says="4 bits")
+    raises(coll.UnsupportedError, comm.all_reduce, Newer(memory), says="DLPack 2.3")
+
+    class Interrupted:
+        def __dlpack__(self, **words):
+            raise KeyboardInterrupt
+
+    raises(KeyboardInterrupt, comm.all_reduce, Interrupted())
 
 
 def test_without_memory(comm):
@@ -213,6 +220,21 @@ def test_without_memory(comm):
     check("to_local" not in str(error))
     Wrapper = type("Wrapper", (Crafted,), {"to_local": None})
     raises(coll.ArgumentError, comm.broadcast, Wrapper(None, 0, (2,), None), says="to_local()")
+
+
+def test_impossible_shapes(comm):
+    """Shapes that no memory can have: below zero, more bytes than there are addresses, elements of no bytes."""
+    memory = array.array("i", range(6))
+    wrong = [Crafted(memory, 0, shape, strides) for shape, strides in (
+        ((-2,), None), ((-2, -3), None), ((1 << 32, 1 << 32), None), ((0, 1 << 32, 1 << 32), None), ((1 << 62,), (0,)),
+        ((1 << 31, 1 << 31), (0, 0)), ((1,) * 65, None))]
+    nameless, Empty = Crafted(memory, 0, (2,), None), type("Empty", (ctypes.Structure,), {"_fields_": []})
+    nameless.tensor.shape = None
+    for x in (*wrong, nameless, (Empty * 1000)()):
+        raises(coll.ArgumentError, comm.broadcast, x, says="x has an impossible shape")
+        raises(coll.ArgumentError, comm.all_reduce, memory, out=x, says="out has an impossible shape")
+    raises(coll.UnsupportedError, comm.broadcast, Crafted(memory, 0, (2,), None, bits=0), says="0 bits")
+    equal(comm.broadcast(Crafted(memory, 0, (1 << 40, 0), None)).kept[0], memory, "empty")
 
 
 class Crafted:
@@ -237,7 +259,21 @@ class Crafted:
     def __dlpack__(self, **words):
         new = ctypes.pythonapi.PyCapsule_New
         new.restype, new.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
-        return new(ctypes.addressof(self.tensor), b"dltensor", None)
+        return new(ctypes.addressof(self.tensor), self.name, None)
+
+    name = b"dltensor"
+
+
+class Newer(Crafted):
+    """A tensor of a version of DLPack whose layout nobody can tell yet."""
+
+    class Header(ctypes.Structure):
+        _fields_ = [("major", ctypes.c_uint32), ("minor", ctypes.c_uint32), ("rest", ctypes.c_uint64 * 16)]
+
+    def __init__(self, memory):
+        self.tensor = self.Header(2, 3)
+
+    name = b"dltensor_versioned"
 
 
 def fortran(x):
@@ -268,6 +304,8 @@ def test_buffers(comm):
     equal(list(ones), [1] * comm.size, "as a sequence")
     raises(BufferError, ones.__dlpack__, dl_device=(2, 0))
     ones.__dlpack__(dl_device=(1, 0))
+    raises(TypeError, ones.__dlpack__, dl_device=5, says="dl_device is 5")
+    check('"dltensor"' in repr(ones.__dlpack__(max_version=(-1, 0))))
     equal(bytes(memoryview(comm.empty((2, 1), "i8")).tobytes("F")), b"\0\0")
     raises(BufferError, fortran, comm.empty((2, 3), "i8"))
     fortran(comm.empty((1, 3), "i8"))
@@ -518,6 +556,8 @@ def test_queries(comm):
     equal((type(again), again.status, str(again), again.lost), (coll.ArgumentError, 10, str(error), "call"))
     check(issubclass(coll.PeerDead, ConnectionError) and issubclass(coll.PeerLate, TimeoutError))
     raises(coll.ConfigError, coll.init, 0, 1, no_such_setting=1)
+    for kind in (int, 5):
+        raises(TypeError, coll._coll.open_all, kind, 1, [])
     raises(coll.ArgumentError, coll.init, 0, 1, id=b"short", says="UniqueId")
     alone = coll.init(0, 1, exchange=lambda mine: [mine], timeout_ms=1000)
     equal(alone.all_reduce(floats(3)).tolist(), [3])
@@ -525,4 +565,4 @@ def test_queries(comm):
 
 
 main(test_reductions, test_moves, test_counts, test_layouts, test_types, test_arguments, test_dlpack, test_without_memory,
-     test_buffers, test_tolist, test_operations, test_pairs, test_tags, test_objects, test_children, test_queries)
+     test_impossible_shapes, test_buffers, test_tolist, test_operations, test_pairs, test_tags, test_objects, test_children, test_queries)
