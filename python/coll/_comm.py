@@ -121,6 +121,7 @@ class Communicator(_coll.Comm):
 
     def broadcast_object(self, value: Any = None, root: int = 0, *, loads: _objects.Loads | None = None) -> Any:
         """The object of the root, on every rank. Unpickling runs code of the peer: trust it, or give `loads`."""
+        _refuse_group("broadcast_object")
         mine = _objects.pack(value) if self.rank == root else bytearray()
         length = array.array("Q", [len(mine)])
         self.broadcast(length, root)
@@ -130,6 +131,7 @@ class Communicator(_coll.Comm):
 
     def all_gather_object(self, value: Any, *, loads: _objects.Loads | None = None) -> list[Any]:
         """The objects of all ranks, on every rank."""
+        _refuse_group("all_gather_object")
         mine = _objects.pack(value)
         lengths = array.array("Q", bytes(8 * self.size))
         self.all_gather(array.array("Q", [len(mine)]), out=lengths)
@@ -139,6 +141,7 @@ class Communicator(_coll.Comm):
 
     def gather_object(self, value: Any, root: int = 0, *, loads: _objects.Loads | None = None) -> list[Any] | None:
         """The objects of all ranks at the root; None elsewhere."""
+        _refuse_group("gather_object")
         mine = _objects.pack(value)
         at_root = self.rank == root
         lengths = array.array("Q", bytes(8 * self.size if at_root else 0))
@@ -150,6 +153,7 @@ class Communicator(_coll.Comm):
     def scatter_object(self, values: Sequence[Any] | None = None, root: int = 0, *,
                        loads: _objects.Loads | None = None) -> Any:
         """Object number `rank` of the root's sequence."""
+        _refuse_group("scatter_object")
         if self.rank == root and (values is None or len(values) != self.size):
             raise ArgumentError(f"scatter_object: the root gives {self.size} objects, one for each rank")
         messages = [_objects.pack(v) for v in values] if self.rank == root and values is not None else []
@@ -162,12 +166,14 @@ class Communicator(_coll.Comm):
 
     def send_object(self, value: Any, peer: int, *, tag: int | None = None) -> None:
         """To recv_object() of the peer."""
+        _refuse_group("send_object")
         message = _objects.pack(value)
         self.send(array.array("Q", [len(message)]), peer, tag=tag)
         self.send(message, peer, tag=tag)
 
     def recv_object(self, peer: int, *, tag: int | None = None, loads: _objects.Loads | None = None) -> Any:
         """From send_object() of the peer. With a tag, peer and tag may be coll.ANY."""
+        _refuse_group("recv_object")
         length = array.array("Q", [0])
         if tag is None:
             self.recv(length, peer)
@@ -235,6 +241,12 @@ def _kept(child: Communicator | None) -> Communicator | None:
     if child is not None:
         _life.hold(child)
     return child
+
+
+def _refuse_group(name: str) -> None:
+    """The lengths of objects are sent first and read; in a group they arrive at its end."""
+    if _coll.group_open():
+        raise ArgumentError(f"{name}: the lengths of the objects are exchanged first, and a group is open")
 
 
 def _cut(everything: bytearray, lengths: Iterable[int]) -> Iterator[memoryview]:

@@ -100,6 +100,10 @@ const struct element *coll_py_element_by_name(const char *name);
 const struct element *coll_py_element_by_format(const char *format, Py_ssize_t item_bytes);
 const struct element *coll_py_element_by_dlpack(int code, int bits);
 const struct element *coll_py_element_of(coll_dtype type);
+/* Whether memoryviews read the type as it is: Python's own types, but f16. */
+bool coll_py_element_is_plain(const struct element *e);
+/* The element at this address, of a type that is not plain, as a float or complex number. */
+PyObject *coll_py_element_number(const struct element *e, const char *at);
 
 /* ---- Arrays ------------------------------------------------------------- */
 
@@ -127,8 +131,9 @@ enum { READER_NONE = 0, READER_UNORDERED = -1, READER_LEGACY = 1 };
 /* Describe an array, named `what` in errors. kept: it is used longer than this call of a method, while the program may
  * do anything with the object. 0, or -1 with an exception set. */
 int coll_py_view_take(struct view *v, PyObject *object, const char *what, bool kept, intptr_t reader);
-/* The end of taking: from its shape, the number of elements, and whether it is contiguous. */
-int coll_py_view_measure(struct view *v);
+/* The end of taking: from its shape, the number of elements, and whether it is contiguous. 0, or -1 with an exception
+ * set. */
+int coll_py_view_measure(struct view *v, const char *what);
 void coll_py_view_release(struct view *v);
 /* The address that the library is given: of the array, or of a contiguous copy, filled if `filled`. NULL: MemoryError.
  */
@@ -416,6 +421,8 @@ void coll_py_device_unmark(struct request *r);
 void coll_py_view_device_array(struct view *v, PyObject *array);
 int coll_py_device_array_init(PyObject *module);
 
+/* The argument dl_device of __dlpack__(): unchanged for None. 0, or -1 with an exception set. */
+int coll_py_dlpack_device(PyObject *device, int *kind, int *number);
 /* A capsule for DLPack of a contiguous array that `owner` keeps. version, copy: as in __dlpack__(). */
 struct dl_tensor;
 PyObject *coll_py_dlpack_export(PyObject *owner, const struct dl_tensor *tensor, PyObject *version, PyObject *may_copy);

@@ -199,7 +199,7 @@ static PyObject *dlpack(PyObject *self, PyObject *args, PyObject *words)
 	struct dl_tensor tensor;
 
 	if (!PyArg_ParseTupleAndKeywords(args, words, "|$OOOO", names, &stream, &version, &device, &may_copy) ||
-	    (device != Py_None && !PyArg_ParseTuple(device, "ii", &kind, &number)))
+	    coll_py_dlpack_device(device, &kind, &number) != 0)
 		return NULL;
 	if (kind != DL_CPU || number != 0)
 		return PyErr_Format(PyExc_BufferError, "a Buffer stays in the memory of the host");
@@ -254,10 +254,35 @@ static int assign(PyObject *self, PyObject *key, PyObject *value)
 	return rc;
 }
 
+/* Numbers in lists of lists, from axis d on; *at moves on. */
+static PyObject *list_from(const struct block *b, int d, const char **at)
+{
+	PyObject *list, *item;
+
+	if (d == b->ndim) {
+		item = coll_py_element_number(b->element, *at);
+		*at += b->element->bytes;
+		return item;
+	}
+	list = PyList_New(b->shape[d]);
+	for (Py_ssize_t i = 0; list && i < b->shape[d]; i++) {
+		item = list_from(b, d + 1, at);
+		if (!item || PyList_SetItem(list, i, item) != 0)
+			Py_CLEAR(list);
+	}
+	return list;
+}
+
 static PyObject *tolist(PyObject *self, PyObject *unused)
 {
-	PyObject *view = PyMemoryView_FromObject(self), *list = view ? PyObject_CallMethod(view, "tolist", NULL) : NULL;
+	const struct block *b = (const struct block *)self;
+	const char *at = b->data;
+	PyObject *view, *list;
 
+	if (!coll_py_element_is_plain(b->element))
+		return list_from(b, 0, &at);
+	view = PyMemoryView_FromObject(self);
+	list = view ? PyObject_CallMethod(view, "tolist", NULL) : NULL;
 	Py_XDECREF(view);
 	return list;
 }

@@ -287,8 +287,10 @@ PyObject *coll_py_comm_open_all(PyObject *module, PyObject *args)
 	coll_status st;
 	int n;
 
-	if (!PyArg_ParseTuple(args, "OiO!", &class, &n, &PyList_Type, &list))
+	if (!PyArg_ParseTuple(args, "O!iO!", &PyType_Type, &class, &n, &PyList_Type, &list))
 		return NULL;
+	if (!PyType_IsSubtype((PyTypeObject *)class, coll_py_comm_type))
+		return PyErr_Format(PyExc_TypeError, "%R is no class of communicators", class);
 	if (n < 1)
 		return coll_py_raise_argument("init_all: %d ranks", n);
 	settings = settings_of(list, &keep);

@@ -132,7 +132,7 @@ int coll_py_view_cuda(struct view *v, PyObject *object, const char *what)
 	else if (set_type(v, entry(dict, "typestr"), what) == 0 &&
 	         set_dims(v, entry(dict, "shape"), entry(dict, "strides"), what) == 0 &&
 	         set_data(v, entry(dict, "data")) == 0 && set_stream(v, entry(dict, "stream"), what) == 0)
-		rc = coll_py_view_measure(v);
+		rc = coll_py_view_measure(v, what);
 	Py_DECREF(dict);
 	return rc;
 }

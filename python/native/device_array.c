@@ -142,7 +142,7 @@ static PyObject *dlpack(PyObject *self, PyObject *args, PyObject *words)
 	int kind = DL_CUDA, number = b->comm->device;
 
 	if (!PyArg_ParseTupleAndKeywords(args, words, "|$OOOO", names, &stream, &version, &device, &may_copy) ||
-	    (device != Py_None && !PyArg_ParseTuple(device, "ii", &kind, &number)))
+	    coll_py_dlpack_device(device, &kind, &number) != 0)
 		return NULL;
 	if (kind != DL_CUDA || number != b->comm->device)
 		return PyErr_Format(PyExc_BufferError, "a DeviceArray stays on cuda:%d", b->comm->device);

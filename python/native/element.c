@@ -3,6 +3,7 @@
  *
  * A bool travels as one u8, a complex number as two floats. What has no row is opaque: moved as bytes, never reduced.
  */
+#include <math.h>
 #include <string.h>
 
 #include "binding.h"
@@ -85,4 +86,51 @@ const struct element *coll_py_element_of(coll_dtype type)
 	const char *name = coll_dtype_name(type);
 
 	return name ? coll_py_element_by_name(name) : NULL;
+}
+
+bool coll_py_element_is_plain(const struct element *e)
+{
+	return e->class != CLASS_COMPLEX && (e->class != CLASS_FLOAT || e->wire == COLL_F32 || e->wire == COLL_F64);
+}
+
+/* A float in an integer: sign, exponent of so many bits, mantissa. finite: the largest exponent has numbers too, and
+ * NaN alone in its last one (e4m3fn, https://arxiv.org/abs/2209.05433). */
+static double small_float(unsigned bits, int exponent_bits, int mantissa_bits, bool finite)
+{
+	const unsigned ones = (1U << mantissa_bits) - 1, largest = (1U << exponent_bits) - 1, mantissa = bits & ones,
+	               exponent = bits >> mantissa_bits & largest;
+	const int least = 2 - (1 << (exponent_bits - 1)) - mantissa_bits; /* of the last bit of subnormals */
+	double value;
+
+	if (exponent == largest && (!finite || mantissa == ones))
+		value = mantissa ? NAN : INFINITY;
+	else if (exponent == 0)
+		value = ldexp(mantissa, least);
+	else
+		value = ldexp(mantissa + ones + 1, least + (int)exponent - 1);
+	return bits >> (mantissa_bits + exponent_bits) & 1 ? -value : value;
+}
+
+PyObject *coll_py_element_number(const struct element *e, const char *at)
+{
+	uint16_t half = 0;
+	double two[2];
+	float pair[2];
+
+	if (e->class == CLASS_COMPLEX && e->wire == COLL_F64) {
+		memcpy(two, at, sizeof(two));
+		return PyComplex_FromDoubles(two[0], two[1]);
+	}
+	if (e->class == CLASS_COMPLEX) {
+		memcpy(pair, at, sizeof(pair));
+		return PyComplex_FromDoubles(pair[0], pair[1]);
+	}
+	if (e->bytes == 2)
+		memcpy(&half, at, sizeof(half));
+	switch (e->wire) {
+	case COLL_F16: return PyFloat_FromDouble(small_float(half, 5, 10, false));
+	case COLL_BF16: return PyFloat_FromDouble(small_float(half, 8, 7, false));
+	case COLL_F8E4M3: return PyFloat_FromDouble(small_float((unsigned char)*at, 4, 3, true));
+	default: return PyFloat_FromDouble(small_float((unsigned char)*at, 5, 2, false));
+	}
 }

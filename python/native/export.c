@@ -46,30 +46,40 @@ static void drop_capsule(PyObject *capsule)
 		delete_versioned(PyCapsule_GetPointer(capsule, name));
 }
 
-/* (major, minor), or None. -1 with an exception set. */
-static long major_of(PyObject *version)
+/* Whether a version, (major, minor) or None, has capsules with versions. -1 with an exception set. */
+static int is_versioned(PyObject *version)
 {
 	PyObject *first = version == Py_None ? NULL : PySequence_GetItem(version, 0);
 	long major = first ? PyLong_AsLong(first) : 0;
 
 	Py_XDECREF(first);
-	return PyErr_Occurred() ? -1 : major;
+	return PyErr_Occurred() ? -1 : major >= 1;
+}
+
+int coll_py_dlpack_device(PyObject *device, int *kind, int *number)
+{
+	if (device == Py_None)
+		return 0;
+	if (PyTuple_Check(device))
+		return PyArg_ParseTuple(device, "ii", kind, number) ? 0 : -1;
+	PyErr_Format(PyExc_TypeError, "dl_device is %R; a tuple of two numbers is needed", device);
+	return -1;
 }
 
 PyObject *coll_py_dlpack_export(PyObject *owner, const struct dl_tensor *tensor, PyObject *version, PyObject *may_copy)
 {
-	const long major = major_of(version);
+	const int versioned = is_versioned(version);
 	PyObject *capsule;
 	struct lent *l;
 
-	if (major < 0)
+	if (versioned < 0)
 		return NULL;
 	if (may_copy == Py_True)
 		return PyErr_Format(PyExc_BufferError, "it is not copied by __dlpack__");
 	l = calloc(1, sizeof(*l));
 	if (!l)
 		return PyErr_NoMemory();
-	if (major >= 1) {
+	if (versioned) {
 		l->of.versioned.version = (struct dl_version){DL_MAJOR, DL_MINOR};
 		l->of.versioned.context = l;
 		l->of.versioned.deleter = delete_versioned;

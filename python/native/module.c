@@ -93,6 +93,11 @@ static PyObject *thread(PyObject *module, PyObject *unused)
 	return PyLong_FromUnsignedLong(coll_py_thread());
 }
 
+static PyObject *group_open(PyObject *module, PyObject *unused)
+{
+	return PyBool_FromLong(coll_py_group_open());
+}
+
 static PyObject *reap(PyObject *module, PyObject *unused)
 {
 	coll_py_reap();
@@ -118,6 +123,7 @@ static PyMethodDef methods[] = {
         {"open_all", coll_py_comm_open_all_guarded, METH_VARARGS, NULL},
         {"stream", coll_py_stream_new_guarded, METH_VARARGS, NULL},
         {"group_begin", coll_py_group_begin, METH_NOARGS, NULL},
+        {"group_open", group_open, METH_NOARGS, NULL},
         {"group_end", coll_py_group_end_guarded, METH_O, NULL},
         {"thread", thread, METH_NOARGS, NULL},
         {"reap", reap_guarded, METH_NOARGS, NULL},

@@ -18,10 +18,14 @@ enum way { WAY_NONE, WAY_TABLE, WAY_BUFFER, WAY_METHOD, WAY_BLOCK, WAY_ARRAY, WA
  * have are taken it is studied each time. */
 enum { KNOWN = 64, PROBES = 8 };
 
+/* As many as numpy and torch have. */
+enum { MOST_AXES = 64 };
+
 struct known {
 	PyTypeObject *type;
 	enum way way;
 	struct dl_exchange *table;
+	bool wraps; /* a type of torch whose tensors may stand for memory elsewhere, or for none */
 };
 
 static _Atomic(const struct known *) known[KNOWN];
@@ -44,6 +48,17 @@ static struct dl_exchange *table_of(PyTypeObject *type)
 	return table && table->version.major == DL_MAJOR && table->tensor_from_object ? table : NULL;
 }
 
+/* Whether a type has a __torch_dispatch__ of its own: not the function in C that torch.Tensor has. */
+static bool has_dispatch(PyTypeObject *type)
+{
+	PyObject *own = PyObject_GetAttrString((PyObject *)type, "__torch_dispatch__");
+	const bool has = own && !PyCFunction_Check(own);
+
+	PyErr_Clear();
+	Py_XDECREF(own);
+	return has;
+}
+
 static struct known study(PyObject *object)
 {
 	struct known k = {.type = Py_TYPE(object)};
@@ -60,6 +75,7 @@ static struct known study(PyObject *object)
 		k.way = WAY_METHOD;
 	else if (PyObject_HasAttrString(object, "__cuda_array_interface__"))
 		k.way = WAY_CUDA;
+	k.wraps = k.way == WAY_TABLE && has_dispatch(k.type);
 	return k;
 }
 
@@ -131,8 +147,24 @@ static int keep_dims(struct view *v)
 	return 0;
 }
 
-int coll_py_view_measure(struct view *v)
+/* Whether all axes but empty ones make a number of bytes that memory can have. */
+static bool is_possible(const struct view *v)
 {
+	int64_t bytes = (int64_t)v->item_bytes;
+	bool possible = bytes > 0 && v->ndim <= MOST_AXES && (v->ndim == 0 || v->shape);
+
+	for (int i = 0; possible && i < v->ndim; i++)
+		possible = v->shape[i] >= 0 && !__builtin_mul_overflow(bytes, v->shape[i] ? v->shape[i] : 1, &bytes);
+	return possible;
+}
+
+int coll_py_view_measure(struct view *v, const char *what)
+{
+	if (!is_possible(v)) {
+		coll_py_raise_argument("%s has an impossible shape: %d axes, elements of %zu bytes", what, v->ndim,
+		                       v->item_bytes);
+		return -1;
+	}
 	v->items = 1;
 	for (int i = 0; i < v->ndim; i++)
 		v->items *= (size_t)v->shape[i];
@@ -160,18 +192,18 @@ static int from_tensor(struct view *v, const struct dl_tensor *t, const char *wh
 		                          what, (int)t->device, (int)t->device_id);
 		return -1;
 	}
-	if (t->lanes != 1 || t->bits % 8 != 0 || t->ndim < 0) {
+	if (t->lanes != 1 || t->bits % 8 != 0 || t->bits == 0 || t->ndim < 0) {
 		coll_py_raise_unsupported("%s has elements of %d bits and %d lanes", what, t->bits, t->lanes);
 		return -1;
 	}
-	v->data = (char *)t->data + t->byte_offset;
+	v->data = t->data ? (char *)t->data + t->byte_offset : NULL;
 	v->item_bytes = t->bits / 8;
 	v->element = coll_py_element_by_dlpack(t->code, t->bits);
 	v->ndim = t->ndim;
 	v->shape = t->shape;
 	v->strides = t->strides;
 	v->stride_unit = (int64_t)v->item_bytes;
-	return coll_py_view_measure(v);
+	return coll_py_view_measure(v, what);
 }
 
 _Static_assert(sizeof(Py_ssize_t) == sizeof(int64_t), "shapes of buffers are read as 64-bit numbers");
@@ -190,7 +222,7 @@ static bool has_objects(const char *format)
 	return false;
 }
 
-static int from_buffer(struct view *v)
+static int from_buffer(struct view *v, const char *what)
 {
 	v->has_buffer = true;
 	if (has_objects(v->buffer.format)) {
@@ -200,14 +232,14 @@ static int from_buffer(struct view *v)
 		return -1;
 	}
 	v->data = v->buffer.buf;
-	v->item_bytes = v->buffer.itemsize > 0 ? (size_t)v->buffer.itemsize : 1;
+	v->item_bytes = (size_t)v->buffer.itemsize;
 	v->readonly = v->buffer.readonly;
 	v->element = coll_py_element_by_format(v->buffer.format, v->buffer.itemsize);
 	v->ndim = v->buffer.ndim;
 	v->shape = (const int64_t *)v->buffer.shape;
 	v->strides = (const int64_t *)v->buffer.strides;
 	v->stride_unit = 1;
-	return coll_py_view_measure(v);
+	return coll_py_view_measure(v, what);
 }
 
 static void from_block(struct view *v, const struct block *b)
@@ -271,6 +303,14 @@ static PyObject *call_dlpack(PyObject *object, intptr_t reader)
 	return capsule;
 }
 
+/* Other versions have other layouts, but for the version and the deleter. */
+static int refuse_version(const struct dl_managed_versioned *m, const char *what)
+{
+	coll_py_raise_unsupported("%s: __dlpack__ gave a tensor of DLPack %u.%u, and %d.%d was asked for", what,
+	                          (unsigned)m->version.major, (unsigned)m->version.minor, DL_MAJOR, DL_MINOR);
+	return -1;
+}
+
 static int from_method(struct view *v, PyObject *object, const char *what, intptr_t reader)
 {
 	PyObject *capsule = call_dlpack(object, reader);
@@ -286,7 +326,8 @@ static int from_method(struct view *v, PyObject *object, const char *what, intpt
 		v->managed = versioned;
 		v->managed_versioned = true;
 		v->readonly = versioned->flags & DL_FLAG_READ_ONLY;
-		rc = from_tensor(v, &versioned->tensor, what, reader);
+		rc = versioned->version.major == DL_MAJOR ? from_tensor(v, &versioned->tensor, what, reader)
+		                                          : refuse_version(versioned, what);
 	} else if (plain) {
 		v->managed = plain;
 		rc = from_tensor(v, &plain->tensor, what, reader);
@@ -315,7 +356,7 @@ static int from_description(struct view *v, PyObject *object, const char *what)
 	buffer = PyTuple_GetItem(pair, 0);
 	name = buffer ? PyTuple_GetItem(pair, 1) : NULL;
 	if (name && PyObject_GetBuffer(buffer, &v->buffer, PyBUF_STRIDES | PyBUF_FORMAT) == 0) {
-		rc = from_buffer(v);
+		rc = from_buffer(v, what);
 		v->element = &coll_py_opaque;
 		text = name == Py_None ? NULL : PyUnicode_AsUTF8String(name);
 		if (text && coll_py_element_by_name(PyBytes_AsString(text)))
@@ -362,6 +403,29 @@ static int refuse_device(const char *what, intptr_t reader)
 	return -1;
 }
 
+/* The address of a part of a tensor without memory is its offset, which is not NULL: its storage tells. Addresses of
+ * real memory are above FIRST_ADDRESS nearly always, and then only types that may have no memory are asked. */
+enum { FIRST_ADDRESS = 1 << 30 };
+
+static int check_storage(struct view *v, PyObject *object, const struct known *k)
+{
+	PyObject *storage, *address;
+
+	if ((!k->wraps && (uintptr_t)v->data >= FIRST_ADDRESS) || v->items == 0 ||
+	    !PyObject_HasAttrString(object, "untyped_storage"))
+		return 0;
+	storage = PyObject_CallMethod(object, "untyped_storage", NULL);
+	address = storage ? PyObject_CallMethod(storage, "data_ptr", NULL) : NULL;
+	/* That of a wrapper, such as DTensor, refuses to tell. */
+	if (address ? !PyLong_AsVoidPtr(address) : PyErr_ExceptionMatches(PyExc_RuntimeError)) {
+		PyErr_Clear();
+		v->data = NULL;
+	}
+	Py_XDECREF(storage);
+	Py_XDECREF(address);
+	return PyErr_Occurred() ? -1 : 0;
+}
+
 /* A tensor of torch may be given other memory (x.data = y), and so may what its table hands out: its storage is held.
  */
 static int hold_storage(struct view *v, PyObject *object)
@@ -372,9 +436,10 @@ static int hold_storage(struct view *v, PyObject *object)
 	return v->storage ? 0 : -1;
 }
 
-static int from_table(struct view *v, PyObject *object, const char *what, const struct dl_exchange *table, bool kept,
+static int from_table(struct view *v, PyObject *object, const char *what, const struct known *k, bool kept,
                       intptr_t reader)
 {
+	const struct dl_exchange *table = k->table;
 	struct dl_tensor t;
 
 	if (table->tensor_from_object(object, &t) != 0) {
@@ -382,7 +447,8 @@ static int from_table(struct view *v, PyObject *object, const char *what, const 
 			PyErr_Format(PyExc_ValueError, "%s is not a plain tensor", what);
 		return -1;
 	}
-	if (from_tensor(v, &t, what, reader) != 0 || (kept && hold_storage(v, object) != 0))
+	if (from_tensor(v, &t, what, reader) != 0 || check_storage(v, object, k) != 0 ||
+	    (kept && hold_storage(v, object) != 0))
 		return -1;
 	/* The table waits for nothing: the work of that library goes on in its stream. */
 	if (v->device && table->current_stream && reader != READER_UNORDERED) {
@@ -398,10 +464,12 @@ static int fill(struct view *v, PyObject *object, const char *what, bool kept, i
 	const struct known k = ask(object);
 
 	switch (k.way) {
-	case WAY_TABLE: return from_table(v, object, what, k.table, kept, reader);
+	case WAY_TABLE: return from_table(v, object, what, &k, kept, reader);
 	case WAY_BUFFER:
 		if (PyObject_GetBuffer(object, &v->buffer, PyBUF_STRIDES | PyBUF_FORMAT) == 0)
-			return from_buffer(v);
+			return from_buffer(v, what);
+		if (!PyErr_ExceptionMatches(PyExc_Exception))
+			return -1;
 		return from_description(v, object, what);
 	case WAY_METHOD: return from_method(v, object, what, reader);
 	case WAY_BLOCK: from_block(v, (const struct block *)object); return 0;
@@ -419,12 +487,12 @@ static int fill(struct view *v, PyObject *object, const char *what, bool kept, i
 	}
 }
 
-/* A refusal by the array's own library becomes an ArgumentError with that cause. */
+/* A refusal by the array's own library becomes an ArgumentError with that cause; Ctrl-C is none. */
 static void explain(PyObject *object, const char *what)
 {
 	PyObject *cause, *error;
 
-	if (PyErr_ExceptionMatches(coll_py_hooks[HOOK_ARGUMENT]) ||
+	if (!PyErr_ExceptionMatches(PyExc_Exception) || PyErr_ExceptionMatches(coll_py_hooks[HOOK_ARGUMENT]) ||
 	    PyErr_ExceptionMatches(coll_py_hooks[HOOK_UNSUPPORTED]) || PyErr_ExceptionMatches(PyExc_MemoryError))
 		return;
 	cause = coll_py_take_exception();
@@ -433,6 +501,20 @@ static void explain(PyObject *object, const char *what)
 	PyException_SetCause(error, cause);
 	PyErr_SetObject((PyObject *)Py_TYPE(error), error);
 	Py_DECREF(error);
+}
+
+/* Elements without memory: fake tensors of torch, DTensor, storage that was freed. */
+static int check_memory(const struct view *v, PyObject *object, const char *what)
+{
+	const char *advice = "";
+
+	if (v->data || v->items == 0)
+		return 0;
+	if (PyObject_HasAttrString(object, "to_local"))
+		advice = ": pass its local tensor, of to_local()";
+	coll_py_raise_argument("%s has no memory: the data pointer of this %R is NULL%s", what,
+	                       (PyObject *)Py_TYPE(object), advice);
+	return -1;
 }
 
 /* Memory of a device cannot be copied together here. */
@@ -449,7 +531,8 @@ int coll_py_view_take(struct view *v, PyObject *object, const char *what, bool k
 	memset(v, 0, sizeof(*v));
 	Py_INCREF(object);
 	v->owner = object;
-	if (fill(v, object, what, kept, reader) == 0 && check_device(v, what) == 0)
+	if (fill(v, object, what, kept, reader) == 0 && check_memory(v, object, what) == 0 &&
+	    check_device(v, what) == 0)
 		return 0;
 	explain(object, what);
 	coll_py_view_release(v);

@@ -200,10 +200,45 @@ def test_dlpack(comm):
     equal(comm.all_reduce(spread).tolist(), [comm.size, 4 * comm.size], "with strides in elements")
     raises(coll.UnsupportedError, comm.all_reduce, Crafted(memory, 0, (2,), None, device=2), says="copy the array to the host")
     raises(coll.UnsupportedError, comm.all_reduce, Crafted(memory, 0, (2,), None, bits=4), says="4 bits")
+    raises(coll.UnsupportedError, comm.all_reduce, Newer(memory), says="DLPack 2.3")
+
+    class Interrupted:
+        def __dlpack__(self, **words):
+            raise KeyboardInterrupt
+
+    raises(KeyboardInterrupt, comm.all_reduce, Interrupted())
+
+
+def test_without_memory(comm):
+    """An address that is NULL is refused, wherever it is read from and however the elements lie."""
+    nothing = (ctypes.c_int * 4).from_address(0)
+    for x in (nothing, memoryview(nothing)[::2], Crafted(None, 0, (2,), None), Crafted(None, 8, (2,), (3,))):
+        raises(coll.ArgumentError, comm.all_reduce, x, says="x has no memory")
+        raises(coll.ArgumentError, comm.all_reduce, array.array("i", [1] * len(x)), out=x, says="out has no memory")
+    equal(comm.all_gather(Crafted(None, 8, (0,), (3,))).shape, (comm.size, 0), "no elements need none")
+    error = raises(coll.ArgumentError, comm.broadcast, Crafted(None, 0, (2,), None), says="Crafted")
+    check("to_local" not in str(error))
+    Wrapper = type("Wrapper", (Crafted,), {"to_local": None})
+    raises(coll.ArgumentError, comm.broadcast, Wrapper(None, 0, (2,), None), says="to_local()")
+
+
+def test_impossible_shapes(comm):
+    """Shapes that no memory can have: below zero, more bytes than there are addresses, elements of no bytes."""
+    memory = array.array("i", range(6))
+    wrong = [Crafted(memory, 0, shape, strides) for shape, strides in (
+        ((-2,), None), ((-2, -3), None), ((1 << 32, 1 << 32), None), ((0, 1 << 32, 1 << 32), None), ((1 << 62,), (0,)),
+        ((1 << 31, 1 << 31), (0, 0)), ((1,) * 65, None))]
+    nameless, Empty = Crafted(memory, 0, (2,), None), type("Empty", (ctypes.Structure,), {"_fields_": []})
+    nameless.tensor.shape = None
+    for x in (*wrong, nameless, (Empty * 1000)()):
+        raises(coll.ArgumentError, comm.broadcast, x, says="x has an impossible shape")
+        raises(coll.ArgumentError, comm.all_reduce, memory, out=x, says="out has an impossible shape")
+    raises(coll.UnsupportedError, comm.broadcast, Crafted(memory, 0, (2,), None, bits=0), says="0 bits")
+    equal(comm.broadcast(Crafted(memory, 0, (1 << 40, 0), None)).kept[0], memory, "empty")
 
 
 class Crafted:
-    """A DLPack tensor made by hand, of i32, over the memory of an array."""
+    """A DLPack tensor made by hand, of i32, over the memory of an array, or over none."""
 
     class Tensor(ctypes.Structure):
         _fields_ = [("data", ctypes.c_void_p), ("device", ctypes.c_int32), ("device_id", ctypes.c_int32),
@@ -216,12 +251,29 @@ class Crafted:
         sizes = (ctypes.c_int64 * len(shape))(*shape)
         steps = (ctypes.c_int64 * len(shape))(*strides) if strides else None
         self.kept = memory, sizes, steps
-        self.tensor = self.Tensor(memory.buffer_info()[0], device, 0, len(shape), 0, bits, 1, sizes, steps, offset)
+        self.tensor = self.Tensor(memory.buffer_info()[0] if memory else None, device, 0, len(shape), 0, bits, 1, sizes, steps, offset)
+
+    def __len__(self):
+        return self.kept[1][0]
 
     def __dlpack__(self, **words):
         new = ctypes.pythonapi.PyCapsule_New
         new.restype, new.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
-        return new(ctypes.addressof(self.tensor), b"dltensor", None)
+        return new(ctypes.addressof(self.tensor), self.name, None)
+
+    name = b"dltensor"
+
+
+class Newer(Crafted):
+    """A tensor of a version of DLPack whose layout nobody can tell yet."""
+
+    class Header(ctypes.Structure):
+        _fields_ = [("major", ctypes.c_uint32), ("minor", ctypes.c_uint32), ("rest", ctypes.c_uint64 * 16)]
+
+    def __init__(self, memory):
+        self.tensor = self.Header(2, 3)
+
+    name = b"dltensor_versioned"
 
 
 def fortran(x):
@@ -252,6 +304,8 @@ def test_buffers(comm):
     equal(list(ones), [1] * comm.size, "as a sequence")
     raises(BufferError, ones.__dlpack__, dl_device=(2, 0))
     ones.__dlpack__(dl_device=(1, 0))
+    raises(TypeError, ones.__dlpack__, dl_device=5, says="dl_device is 5")
+    check('"dltensor"' in repr(ones.__dlpack__(max_version=(-1, 0))))
     equal(bytes(memoryview(comm.empty((2, 1), "i8")).tobytes("F")), b"\0\0")
     raises(BufferError, fortran, comm.empty((2, 3), "i8"))
     fortran(comm.empty((1, 3), "i8"))
@@ -277,6 +331,28 @@ def test_buffers(comm):
     with comm.register(data):
         comm.all_reduce(data, out=data)
     equal(data[0], comm.size ** 2)
+
+
+def test_tolist(comm):
+    """Every type has its numbers, in the shape of the Buffer."""
+    def made(dtype, data, shape):
+        x = comm.empty(shape, dtype)
+        if data:
+            memoryview(x).cast("B")[:] = data
+        return x.tolist()
+
+    bits = {"f16": 0x3e00, "bf16": 0x3fc0, "f8e4m3": 0x3c, "f8e5m2": 0x3e}
+    for dtype, one_and_half in bits.items():
+        data = one_and_half.to_bytes(1 if dtype[1] == "8" else 2, sys.byteorder)
+        equal(made(dtype, data * 6, (2, 3)), [[1.5] * 3] * 2, dtype)
+        equal(made(dtype, data, ()), 1.5, dtype, "without axes")
+        equal(made(dtype, b"", (2, 0)), [[], []], dtype, "empty")
+    equal(made("c64", struct.pack("=4f", 1.5, -2, 0, 1e-45), 2), [1.5 - 2j, complex(0, struct.unpack("f", struct.pack("f", 1e-45))[0])])
+    equal(made("c128", struct.pack("=2d", 1.5, 1e-320), (1, 1)), [[1.5 + 1e-320j]])
+    for dtype in ("i8", "u8", "i16", "u16", "i32", "u32", "i64", "u64", "f32", "f64", "bool"):
+        x = comm.empty(3, dtype)
+        x[1] = 1
+        equal(x.tolist(), [0, 1, 0], dtype)
 
 
 def test_operations(comm):
@@ -414,6 +490,21 @@ def test_objects(comm):
     equal(comm.all_gather_object(1, loads=loads), [1] * n)
     equal(len(seen), n)
     raises(coll.ArgumentError, comm.scatter_object, [0] * (n + 1), rank)
+    calls = {"broadcast_object": (1,), "all_gather_object": (1,), "gather_object": (1,), "scatter_object": ([1] * n,),
+             "send_object": (1, (rank + 1) % n), "recv_object": ((rank - 1) % n,)}
+
+    def in_group(call, *args):
+        with coll.group():
+            call(*args)
+
+    for name, args in calls.items():
+        raises(coll.ArgumentError, in_group, getattr(comm, name), *args, says=name + ": the lengths of the objects")
+        equal(comm.all_reduce(floats(1)).tolist(), [n], "after", name, "in a group")
+    x = floats(1)
+    with coll.group():
+        comm.all_reduce(x, out=x)
+        raises(coll.ArgumentError, comm.broadcast_object, 1, says="a group is open")
+    equal(x.tolist(), [n], "the group goes on")
 
 
 def test_children(comm):
@@ -465,11 +556,13 @@ def test_queries(comm):
     equal((type(again), again.status, str(again), again.lost), (coll.ArgumentError, 10, str(error), "call"))
     check(issubclass(coll.PeerDead, ConnectionError) and issubclass(coll.PeerLate, TimeoutError))
     raises(coll.ConfigError, coll.init, 0, 1, no_such_setting=1)
+    for kind in (int, 5):
+        raises(TypeError, coll._coll.open_all, kind, 1, [])
     raises(coll.ArgumentError, coll.init, 0, 1, id=b"short", says="UniqueId")
     alone = coll.init(0, 1, exchange=lambda mine: [mine], timeout_ms=1000)
     equal(alone.all_reduce(floats(3)).tolist(), [3])
     alone.close()
 
 
-main(test_reductions, test_moves, test_counts, test_layouts, test_types, test_arguments, test_dlpack, test_buffers,
-     test_operations, test_pairs, test_tags, test_objects, test_children, test_queries)
+main(test_reductions, test_moves, test_counts, test_layouts, test_types, test_arguments, test_dlpack, test_without_memory,
+     test_impossible_shapes, test_buffers, test_tolist, test_operations, test_pairs, test_tags, test_objects, test_children, test_queries)

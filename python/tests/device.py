@@ -159,7 +159,8 @@ def test_interface(comm):
     raises(coll.ArgumentError, comm.all_reduce, opaque, says="not reduced")
     for changes, says in (({"typestr": "x"}, "typestr"), ({"typestr": 4}, "typestr"), ({"shape": None}, "shape"), ({"shape": (-1,)}, "shape"),
                           ({"strides": (4,)}, "strides"), ({"mask": object()}, "mask"), ({"stream": 0}, "stream 0"), ({"data": None}, "data"),
-                          ({"data": 5}, "x"), ({"strides": (4, 8)}, "C-contiguous"), ({"strides": (24, 8)}, "C-contiguous")):
+                          ({"data": 5}, "x"), ({"data": (0, False)}, "x has no memory"), ({"data": (0, False), "strides": (4, 8)}, "no memory"),
+                          ({"strides": (4, 8)}, "C-contiguous"), ({"strides": (24, 8)}, "C-contiguous")):
         raises(coll.ArgumentError, comm.all_reduce, cuda.Array(ones, **changes), says=says)
     raises(coll.ArgumentError, comm.all_reduce, frozen, out=frozen, says="read-only")
     raises(coll.ArgumentError, comm.all_reduce, ones, out=frozen, says="read-only")

@@ -1,6 +1,7 @@
 """Tensors of torch: types and layouts, without coll.torch. usage: collrun -n N python tensors.py"""
 
 import sys
+import warnings
 
 import coll
 from ranks import check, main, needs, raises
@@ -68,6 +69,67 @@ def test_refused(comm):
     check(view.tolist() == [[comm.size] * 2] * 2)
 
 
+class Local(torch.Tensor):
+    """Stands for another tensor, as DTensor does: its own storage has no address."""
+
+    @staticmethod
+    def __new__(cls, of):
+        return torch.Tensor._make_wrapper_subclass(cls, of.shape, dtype=of.dtype, strides=of.stride())
+
+    def __init__(self, of):
+        self.of = of
+
+    def to_local(self):
+        return self.of
+
+    @classmethod
+    def __torch_dispatch__(cls, function, types, args=(), words=None):
+        return cls(function(*(a.of if isinstance(a, cls) else a for a in args), **(words or {})))
+
+
+def test_without_memory(comm):
+    """Tensors that have shapes and no memory: fake ones, wrappers, those whose storage was freed; and parts of them."""
+    fake_tensor = __import__("torch._subclasses.fake_tensor", fromlist=["x"])
+    with warnings.catch_warnings(), fake_tensor.FakeTensorMode():
+        warnings.simplefilter("ignore")
+        x, out = torch.ones(4, 4), torch.ones(1 << 20, 1 << 14)[-4:, :4]
+        for kind in (x, x.t(), x[1:], x[1:].t(), out):
+            raises(coll.ArgumentError, comm.all_reduce, kind, says="no memory")
+            raises(coll.ArgumentError, comm.broadcast, kind, says="FakeTensor")
+        raises(coll.ArgumentError, comm.all_reduce, x.t(), out=out, says="no memory")
+        raises(coll.ArgumentError, comm.irecv, x.t(), says="no memory")
+    wrapped = Local(torch.ones(4, 6))
+    for kind in (wrapped, wrapped.t(), wrapped[:, 1:]):
+        raises(coll.ArgumentError, comm.all_reduce, kind, says="pass its local tensor, of to_local()")
+        with coll.group():
+            raises(coll.ArgumentError, comm.all_reduce, kind, says="Local")
+    check(comm.all_reduce(wrapped.t().to_local()).shape == (6, 4))
+    freed = torch.ones(6, 6)
+    parts = [freed, freed.t(), freed[1:], freed[1:].t()]
+    freed.untyped_storage().resize_(0)
+    for kind in parts:
+        raises(coll.ArgumentError, comm.all_reduce, kind, says="no memory")
+    check(comm.all_reduce(torch.ones(2)).tolist() == [comm.size] * 2)
+
+
+def test_tolist(comm):
+    """Numbers of a Buffer, beside those of torch for the same bits: all of 8 bits, and all of 16."""
+    for name, dtype, bits in (("f8e4m3", torch.float8_e4m3fn, 8), ("f8e5m2", torch.float8_e5m2, 8), ("f16", torch.float16, 16),
+                              ("bf16", torch.bfloat16, 16)):
+        x = comm.empty(1 << bits, name)
+        raw = torch.arange(1 << bits, dtype=torch.int32).to(torch.uint8 if bits == 8 else torch.uint16)
+        torch.from_dlpack(x).view(raw.dtype).copy_(raw)
+        wanted = torch.from_dlpack(x).to(torch.float64).tolist()
+        got = x.tolist()
+        if repr(got) != repr(wanted):  # -0.0 is not 0.0, and NaN is NaN
+            check(False, name, *next((hex(i), a, b) for i, (a, b) in enumerate(zip(got, wanted)) if repr(a) != repr(b)))
+        check(len(got) == 1 << bits and type(got[1]) is float, name)
+    for name, dtype in (("c64", torch.complex64), ("c128", torch.complex128)):
+        x = comm.empty((2, 3), name)
+        torch.from_dlpack(x).copy_(torch.randn(2, 3, dtype=dtype))
+        check(x.tolist() == torch.from_dlpack(x).tolist(), name)
+
+
 def test_conjugated(comm):
     """A view that stands for other values than its memory has must not be read as it lies."""
     z = torch.tensor([1 + 2j, 3 - 1j])
@@ -112,4 +174,4 @@ def test_other_memory(comm):
 
 
 if __name__ == "__main__":
-    sys.exit(main(test_sums, test_moves, test_refused, test_conjugated, test_work, test_other_memory))
+    sys.exit(main(test_sums, test_moves, test_refused, test_without_memory, test_tolist, test_conjugated, test_work, test_other_memory))
