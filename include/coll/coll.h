@@ -473,6 +473,8 @@ COLL_API coll_status coll_irecv(void *buf, size_t max_count, coll_dtype type, in
  * stays. Otherwise the result: *req is freed and set to NULL. *info (or NULL) is written with
  * COLL_OK and with COLL_ERR_ARGUMENT, which coll_last_error(NULL) describes in this thread.
  * COLL_ERR_CANCELLED: it was cancelled. Any one thread may wait for, test or cancel a request.
+ * A wait within a second of the last one goes on with its time limits for peers; with a time
+ * limit of 0 it is a test, and has none.
  * Inside a group only for one that has ended: COLL_ERR_ARGUMENT otherwise. */
 COLL_API coll_status coll_request_wait(coll_request **req, int timeout_ms, coll_message_info *info);
 /* The same without waiting. COLL_AGAIN: it has not ended. */

@@ -10,6 +10,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from . import _coll, _work
+from ._errors import CancelledError
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -21,6 +22,9 @@ _held: dict[int, Communicator] = {}
 
 # At exit, calls on streams get so long to complete.
 _EXIT_S = 3.0
+
+# The process ends: it takes back receives, also those for which threads wait.
+_ending = False
 
 # What a communicator is told about its end (comm.c): arrays may lie in its memory until the interpreter ends; or only until the process
 # does, which runs no other code.
@@ -85,6 +89,9 @@ def _uncaught(kind: Any, error: Any, trace: Any) -> None:
 
 
 def _uncaught_in_thread(args: Any) -> None:
+    error = args.exc_value
+    if _ending and error is not None and isinstance(error.__cause__ or error, CancelledError):
+        return  # this exit ended its receive: that is no failure of the thread
     if args.exc_value is not None and args.thread is not None and not isinstance(args.exc_value, SystemExit):
         abort_all(args.exc_value, _coll.thread())
     _before_in_thread(args)
@@ -120,6 +127,8 @@ def end() -> None:
 
 
 def _close(when: int) -> None:
+    global _ending
+    _ending = True
     for comm in reversed(held()):
         if comm._busy:
             comm._abort("the process ended while a thread was in " + comm._busy)

@@ -352,8 +352,9 @@ PyObject *coll_py_op_premul_sum(PyObject *self, PyObject *const *args, Py_ssize_
 PyObject *coll_py_irecv(PyObject *self, PyObject *const *args, Py_ssize_t nargs);
 /* Receives that were dropped before they ended. */
 void coll_py_receives_reap(void);
-/* Take back those that are posted, before the communicator ends. */
-void coll_py_receives_cancel(struct comm *c);
+/* Take back those that are posted, before the communicator ends. ending: the process ends, too; then those for which
+ * another thread waits follow in a moment. */
+void coll_py_receives_cancel(struct comm *c, bool ending);
 int coll_py_receive_init(PyObject *module);
 PyObject *coll_py_prepare(PyObject *self, PyObject *const *args, Py_ssize_t nargs, PyObject *names);
 
@@ -448,6 +449,8 @@ PyObject *coll_py_raise_argument(const char *format, ...);
 PyObject *coll_py_raise_unsupported(const char *format, ...);
 /* The exception itself, not set; NULL with one set. */
 PyObject *coll_py_error(struct comm *c, coll_status st, const char *name);
+/* The same, with a text of this module. */
+PyObject *coll_py_error_text(coll_status st, const char *name, const char *text);
 /* Take the exception that is set. */
 PyObject *coll_py_take_exception(void);
 

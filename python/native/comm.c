@@ -458,7 +458,7 @@ PyObject *coll_py_comm_close(PyObject *self, PyObject *when)
 	if (coll_py_comm_enter(c, "close") != 0)
 		return NULL;
 	c->closed = true;
-	coll_py_receives_cancel(c);
+	coll_py_receives_cancel(c, false);
 	if (c->blocks && how == ASKED) {
 		coll_py_comm_leave(c);
 		Py_RETURN_NONE;

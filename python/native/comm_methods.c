@@ -256,13 +256,13 @@ static PyObject *progress(PyObject *self, PyObject *unused)
 	return PyBool_FromLong(st == COLL_AGAIN);
 }
 
-/* Take back posted receives: they are no reason to wait at exit. */
+/* The process ends: take back posted receives, which are no reason to wait. */
 static PyObject *withdraw(PyObject *self, PyObject *unused)
 {
 	struct comm *c = (struct comm *)self;
 
 	if (c->handle && c->generation == coll_py_generation)
-		coll_py_receives_cancel(c);
+		coll_py_receives_cancel(c, true);
 	Py_RETURN_NONE;
 }
 

@@ -81,18 +81,22 @@ PyObject *coll_py_raise_unsupported(const char *format, ...)
 	return NULL;
 }
 
+PyObject *coll_py_error_text(coll_status st, const char *name, const char *text)
+{
+	if (coll_py_hooks[HOOK_ERROR])
+		return PyObject_CallFunction(coll_py_hooks[HOOK_ERROR], "iisKsisds", (int)st, -1, "", 0ull, name, -1,
+		                             "", 0.0, text);
+	PyErr_SetString(PyExc_RuntimeError, "coll._coll is used without coll");
+	return NULL;
+}
+
 PyObject *coll_py_error(struct comm *c, coll_status st, const char *name)
 {
 	const coll_error *e = coll_last_error(c && c->generation == coll_py_generation ? c->handle : NULL);
 	PyObject *late, *error;
 
-	if (!coll_py_hooks[HOOK_ERROR]) {
-		PyErr_SetString(PyExc_RuntimeError, "coll._coll is used without coll");
-		return NULL;
-	}
-	if (!e || e->status != st)
-		return PyObject_CallFunction(coll_py_hooks[HOOK_ERROR], "iisKsisds", (int)st, -1, "", 0ull, name, -1,
-		                             "", 0.0, coll_status_string(st));
+	if (!coll_py_hooks[HOOK_ERROR] || !e || e->status != st)
+		return coll_py_error_text(st, name, coll_status_string(st));
 	late = PyTuple_New(e->late_count);
 	for (int i = 0; late && i < e->late_count; i++)
 		PyTuple_SetItem(late, i, PyLong_FromLong(e->late[i]));

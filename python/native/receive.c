@@ -2,8 +2,11 @@
  * Receive: a posted receive of a message with a tag (coll_irecv()).
  *
  * It owns the array until it has ended. One that is dropped before is cancelled; if that is too late, since its message
- * is under way, it goes to a list and ends there. The end of the communicator cancels those that are left.
+ * is under way, it goes to a list and ends there. The end of the communicator cancels those that are left, and the end
+ * of the process also those for which another thread waits: that thread cancels, since the handle is its own.
  */
+#include <time.h>
+
 #include "binding.h"
 
 static PyTypeObject *receive_type;
@@ -14,6 +17,7 @@ struct receive {
 	unsigned generation;
 	bool waiting;                             /* a thread is */
 	bool withdrawn;                           /* by the end of the communicator */
+	bool ending;                              /* by the end of the process */
 	PyObject *result, *error;                 /* of one that has ended */
 	struct receive *next;                     /* in the list of dropped ones, which holds it */
 	struct receive *next_posted, **posted_at; /* in the list of those that have not ended, which does not */
@@ -42,6 +46,14 @@ static void unpost(struct receive *v)
 
 /* ---- The end ---- */
 
+static PyObject *error_of(const struct receive *v, coll_status st)
+{
+	if (v->ending && st == COLL_ERR_CANCELLED)
+		return coll_py_error_text(st, "irecv", "irecv: the receive was taken back: the process is ending");
+	/* That of the call alone: the communicator has no error. */
+	return coll_py_error(st < COLL_ERR_PEER_DEAD ? NULL : v->request.comm, st, "irecv");
+}
+
 static void finish(struct receive *v, coll_status st, const coll_message_info *info)
 {
 	const struct request *r = &v->request;
@@ -53,16 +65,17 @@ static void finish(struct receive *v, coll_status st, const coll_message_info *i
 		v->result = PyObject_CallFunction(coll_py_hooks[HOOK_MESSAGE], "iin", info->source, info->tag,
 		                                  (Py_ssize_t)(info->count / unit));
 	} else {
-		/* That of the call alone: the communicator has no error. */
-		v->error = coll_py_error(st < COLL_ERR_PEER_DEAD ? NULL : r->comm, st, "irecv");
+		v->error = error_of(v, st);
 	}
 	if (!v->result && !v->error)
 		v->error = coll_py_take_exception();
 	coll_py_request_end(&v->request);
+	v->handle = NULL; /* last: before, other threads see one that is waited for */
 }
 
 static bool test(struct receive *v)
 {
+	coll_request *handle = v->handle;
 	coll_message_info info = {0};
 	coll_status st;
 
@@ -71,12 +84,11 @@ static bool test(struct receive *v)
 	if (v->waiting)
 		return false;
 	v->waiting = true;
-	LIBRARY(st = coll_request_test(&v->handle, &info));
+	LIBRARY(st = coll_request_test(&handle, &info));
+	if (st != COLL_AGAIN)
+		finish(v, st, &info);
 	v->waiting = false;
-	if (st == COLL_AGAIN)
-		return false;
-	finish(v, st, &info);
-	return true;
+	return st != COLL_AGAIN;
 }
 
 void coll_py_receives_reap(void)
@@ -107,10 +119,12 @@ static struct receive *first_posted(const struct comm *c)
 	return NULL;
 }
 
-void coll_py_receives_cancel(struct comm *c)
+void coll_py_receives_cancel(struct comm *c, bool ending)
 {
 	struct receive *v;
 
+	for (v = posted; v && ending; v = v->next_posted)
+		v->ending |= v->request.comm == c;
 	while ((v = first_posted(c)) != NULL) {
 		v->withdrawn = true;
 		Py_INCREF((PyObject *)v);
@@ -214,35 +228,65 @@ static PyObject *outcome(struct receive *v)
 	return what;
 }
 
-/* A wait is cut in slices so that Ctrl-C comes through. */
+static int64_t now_ms(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+/* A wait is cut in slices so that Ctrl-C comes through, and the end of the process. To the library they are one wait.
+ */
+static coll_status wait_in_slices(struct receive *v, int timeout_ms, coll_message_info *info)
+{
+	const int64_t until = now_ms() + timeout_ms;
+	coll_request *handle = v->handle;
+	int left = timeout_ms;
+	coll_status st;
+
+	for (;;) {
+		int slice = left < 0 || left > COLL_PY_SLICE_MS ? COLL_PY_SLICE_MS : left;
+
+		if (v->ending && !v->withdrawn) {
+			v->withdrawn = true;
+			LIBRARY(coll_request_cancel(handle));
+		}
+		SLICE(st = coll_request_wait(&handle, slice, info));
+		if (st != COLL_AGAIN || PyErr_CheckSignals() != 0)
+			return st;
+		if (timeout_ms >= 0) {
+			const int64_t rest = until - now_ms();
+
+			if (rest <= 0)
+				return st;
+			left = (int)rest;
+		}
+	}
+}
+
 static PyObject *receive_wait(PyObject *self, PyObject *const *args, Py_ssize_t nargs, PyObject *names)
 {
 	struct receive *v = (struct receive *)self;
 	coll_message_info info = {0};
-	coll_status st = COLL_AGAIN;
 	PyObject *timeout;
-	int left, signal = 0;
+	coll_status st;
+	int limit;
 
 	if (coll_py_one("wait", "timeout", args, nargs, names, &timeout) != 0 ||
-	    (left = coll_py_timeout(timeout)) == -2 || check(v) != 0)
+	    (limit = coll_py_timeout(timeout)) == -2 || check(v) != 0)
 		return NULL;
 	if (!v->handle)
 		return outcome(v);
 	v->waiting = true;
-	while (st == COLL_AGAIN && signal == 0) {
-		int slice = left < 0 || left > COLL_PY_SLICE_MS ? COLL_PY_SLICE_MS : left;
-
-		SLICE(st = coll_request_wait(&v->handle, slice, &info));
-		signal = st == COLL_AGAIN ? PyErr_CheckSignals() : 0;
-		if (left >= 0 && st == COLL_AGAIN && (left -= slice) <= 0)
-			break;
-	}
-	v->waiting = false;
+	st = wait_in_slices(v, limit, &info);
 	if (st != COLL_AGAIN)
 		finish(v, st, &info);
-	else if (signal == 0)
-		return PyErr_Format(PyExc_TimeoutError, "no message yet; the receive goes on");
-	return signal == 0 ? outcome(v) : NULL;
+	v->waiting = false;
+	if (st == COLL_AGAIN)
+		return PyErr_Occurred() ? NULL
+		                        : PyErr_Format(PyExc_TimeoutError, "no message yet; the receive goes on");
+	return outcome(v);
 }
 
 static PyObject *receive_done(PyObject *self, PyObject *unused)

@@ -112,6 +112,16 @@ def exits():
         check(code == 0 and not err.strip() and out.count("quick True") == 2, end, code, out, err)
 
 
+def exit_with_receive():
+    """A normal exit takes a receive back also when another thread waits for it. That thread reads why, and its end is no failure."""
+    for end, text in (("", ""), ("  try: r.wait()\n  except coll.CancelledError as e: print(e)\n", "the process is ending")):
+        code, out, err = run("import atexit, array, threading\natexit.register(lambda: t.join(20))\nimport coll\nc = coll.init()\n"
+                             "r = c.irecv(array.array('f', [1]), 1 - c.rank, 3)\nbegun = threading.Event()\n"
+                             f"def f():\n  begun.set()\n{end}  r.wait()\nt = threading.Thread(target=f, daemon=True)\nt.start()\n"
+                             "begun.wait()\nc.barrier()\n", head="")
+        check(code == 0 and not err.strip() and (not text or out.count(text) == 2), code, out, err)
+
+
 def exit_with_work():
     """Calls on a stream are completed by an exit; what cannot be completed ends with an abort."""
     code, out, err = run("c = coll.init()\ns = c.stream()\nfor i in range(100): c.all_reduce(x, stream=s)")
@@ -179,6 +189,25 @@ def late():
                          "  try: c.all_reduce(x)\n  except TimeoutError as e: print('late', e.rank, e.late, type(e).__name__)\n"
                          "else: time.sleep(3)")
     check("[0] late 1 (1,) PeerLate" in out, out, err)
+
+
+def receive_late():
+    """The wait for a posted receive has the limits of a blocking receive. One that nobody waits for has none."""
+    for wait in ("c.irecv(x, 1, 5).wait()", "c.recv_object(1, tag=5)"):
+        code, out, err = run("c = coll.init(arrival_timeout_ms=500)\nc.barrier()\nif c.rank == 0:\n"
+                             "  r = c.irecv(x, 1, 6)\n  time.sleep(.8)\n  print('posted', r.done())\n"
+                             f"  try: {wait}\n  except TimeoutError as e: print('late', e.rank, e.late, type(e).__name__)\n"
+                             "else:\n  try: c.irecv(x, coll.ANY, 5).wait(20)\n  except (coll.CollError, TimeoutError): pass")
+        check("[0] posted False" in out and "[0] late 1 (1,) PeerLate" in out, wait, out, err)
+
+
+def receive_silent():
+    """The same for a rank that is stopped."""
+    code, out, err = run("c = coll.init(timeout_ms=1000)\npids = c.all_gather_object(os.getpid())\n"
+                         "if c.rank == 1: os.kill(os.getpid(), signal.SIGSTOP)\nelse:\n"
+                         "  try: c.irecv(x, 1, 5).wait(30)\n  except coll.CollError as e: print('silent', e.rank, type(e).__name__)\n"
+                         "  finally: os.kill(pids[1], signal.SIGKILL)")
+    check("[0] silent 1 PeerSilent" in out, out, err)
 
 
 def mismatch():
@@ -296,8 +325,8 @@ def names_itself():
 
 
 CASES = [exception, exception_in_with, exception_in_thread, exception_in_other_thread, exception_handled,
-         exception_in_hook_of_others, exits, exit_with_work, forks, workers,
-         killed, late, mismatch, function_raises, aborted, interrupted, receive_dropped, interrupted_creation, groups_are_cheap, memory_outlives, interactive, names_itself]
+         exception_in_hook_of_others, exits, exit_with_receive, exit_with_work, forks, workers,
+         killed, late, receive_late, receive_silent, mismatch, function_raises, aborted, interrupted, receive_dropped, interrupted_creation, groups_are_cheap, memory_outlives, interactive, names_itself]
 
 
 def main():

@@ -180,8 +180,10 @@ def failed_future():
 
 def late():
     """A rank that does not come: an error after the limit of the group, which names it."""
-    code, out, err = run("from datetime import timedelta\n" + INIT + "dist.barrier()\ng = dist.new_group(timeout=timedelta(seconds=1))\n"
+    code, out, err = run("from datetime import timedelta\n" + INIT + "dist.barrier()\ng, h = (dist.new_group(timeout=timedelta(seconds=1)) for _ in range(2))\n"
                          "if rank == 0:\n"
+                         "  try: dist.recv(torch.ones(1), 1, group=h)\n"
+                         "  except dist.DistBackendError as e: print('recv', e)\n"
                          "  try: dist.all_reduce(torch.ones(2), group=g)\n"
                          "  except dist.DistBackendError as e: print(e)\n"
                          "  try: dist.recv(torch.ones(1), group=g)\n"
@@ -189,7 +191,34 @@ def late():
                          "dist.monitored = None\n"
                          "try: dist.group.WORLD.monitored_barrier(timedelta(seconds=60))\nexcept Exception as e: print('barrier', e)\n", ranks=2)
     check(re.search(r"\[0\] rank 0 of 2: .*rank 1.* Timed out waiting 1000ms", out), code, out, err)
+    check(re.search(r"\[0\] recv rank 0 of 2: .*rank 1.* Timed out waiting 1000ms", out), code, out, err)
     check("barrier" not in out, out)
+
+
+def receive_taken_back():
+    """A receive whose limit has passed leaves the next message to the next receive, whether it names a rank or not."""
+    code, out, err = run("from datetime import timedelta\n" + INIT + "g = dist.new_group(timeout=timedelta(seconds=1))\n"
+                         "x, y = torch.zeros(1), torch.zeros(1)\nif rank == 0:\n"
+                         "  for wait in (lambda: dist.recv(x, group=g), lambda: dist.irecv(x, 1, group=g).wait(timedelta(seconds=.2))):\n"
+                         "    try: wait()\n    except dist.DistBackendError as e: print(e)\n"
+                         "dist.barrier()\nif rank == 1:\n  for i in (1, 2): dist.send(torch.full((1,), float(i)), 0, group=g)\nelse:\n"
+                         "  for source in (None, 1): dist.recv(y, source, group=g); print('next', x.item(), y.item())\ndist.barrier()")
+    check(code == 0 and "next 0.0 1.0" in out and "next 0.0 2.0" in out and "Timed out waiting 1000ms" in out, code, out, err)
+
+
+def exit_with_receive():
+    """A normal exit takes receives back for which threads wait: of the program, and of a future."""
+    code, out, err = run(INIT + "threading.Thread(target=lambda: dist.recv(torch.zeros(2), 1 - rank), daemon=True).start()\n"
+                         "f = dist.irecv(torch.zeros(2)).get_future()\n"
+                         "while len(dist.group.WORLD._receives) < 2: time.sleep(.01)\ntime.sleep(.1)\ndist.barrier()\nprint('exit')")
+    check(code == 0 and out.count("exit") == 2 and "abort" not in err and "Traceback" not in err, code, out, err)
+
+
+def patient_barrier():
+    """monitored_barrier() with a longer limit than that of its group."""
+    code, out, err = run("from datetime import timedelta\n" + INIT + "dist.barrier()\ng = dist.new_group(timeout=timedelta(seconds=.5))\n"
+                         "if rank == 1: time.sleep(1.5)\ng.monitored_barrier(timedelta(seconds=60))\nprint('passed')\ndist.barrier()")
+    check(code == 0 and out.count("passed") == 2, code, out, err)
 
 
 def missing():
@@ -245,7 +274,7 @@ def torchrun():
     check(done.returncode == 0 and done.stdout.count("[2.0, 2.0] 2") == 2, done.stdout, done.stderr)
 
 
-CASES = [killed, exception, together, interrupted, absent, long_limit, failed_future, late, missing, other_devices,
+CASES = [killed, exception, together, interrupted, absent, long_limit, failed_future, late, receive_taken_back, exit_with_receive, patient_barrier, missing, other_devices,
          abort_and_shutdown, split, torchrun]
 
 

@@ -83,6 +83,7 @@ ROW(DEADLOCK_AGE, 200, TIMEOUT, "and what the answer shows was seen no longer ag
 
 /* Calls and communicators. */
 ROW(TAG_KNOCK, 100, PACE, "between knocks at a rank that has no channel for tagged messages yet")
+ROW(WAIT_GOES_ON, 1000, TIMEOUT, "since the last wait for a receive: the next one goes on with its deadlines")
 ROW(FAILURE_FLUSH, 100, RETURN, "the first rank that reports a failure, or aborts: for its note to leave")
 ROW(DESTROY, 3000, RETURN, "for the slowest rank to enter destroy")
 ROW(DESTROY_STAY, 20, RETURN, "of it in destroy itself, if other communicators of the job are alive")

@@ -17,6 +17,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/clock.h"
+#include "base/delay.h"
 #include "base/messages.h"
 #include "core/error.h"
 #include "core/thread_error.h"
@@ -37,6 +39,7 @@ struct receive {
 	struct coll_tag_op op;
 	struct coll_context *ctx; /* retained */
 	int rank, size;           /* of the receiver, for texts */
+	uint64_t waited_until_ns; /* the end of its last wait; 0: none. Of the thread that waits */
 	/* Into device memory. The message comes to `host`. While to_device is in a list, the communicator exists. */
 	void *device, *host;
 	struct coll_link to_device; /* comm->inflight.to_device; async lock, and changed by who has the copier */
@@ -414,6 +417,7 @@ static coll_status irecv(struct coll_comm *comm, enum coll_record_message messag
 	p->ctx = comm->ctx;
 	p->rank = comm->rank;
 	p->size = comm->size;
+	p->waited_until_ns = 0;
 	p->device = p->host = NULL;
 	p->brought = COLL_OK;
 	coll_list_init(&p->to_device);
@@ -518,21 +522,24 @@ static coll_status finish(coll_request **req, coll_message_info *info)
 	return st;
 }
 
-/* OK: it has ended. The clock of its deadlines starts with the wait. comm: that of the request, if this is its thread;
- * NULL: it may be destroyed meanwhile, so an interrupt cannot mean it alone. */
+/* OK: it has ended. The clock of its deadlines starts with the wait. It goes on if the last wait ended a moment ago:
+ * callers cut long waits in slices. Without a time there is no wait, only a look. comm: that of the request, if this is
+ * its thread; NULL: it may be destroyed meanwhile, so an interrupt cannot mean it alone. */
 static coll_status await(struct receive *p, struct coll_comm *comm, int timeout_ms)
 {
 	struct coll_request *r = &p->request;
 	coll_status st;
 
 	coll_async_lock(p->ctx);
-	if (!is_done(r))
+	if (!is_done(r) && coll_clock_ns() - p->waited_until_ns > COLL_DELAY_NS(WAIT_GOES_ON))
 		r->timer = (struct coll_wait_timer){0};
-	atomic_store_explicit(&r->awaited, true, memory_order_relaxed);
+	atomic_store_explicit(&r->awaited, timeout_ms != 0, memory_order_relaxed);
 	pthread_mutex_unlock(&p->ctx->async->lock);
 	st = comm ? coll_async_await_comm(comm, is_done, r, timeout_ms)
 	          : coll_async_await(&p->ctx, 1, is_done, r, timeout_ms);
 	atomic_store_explicit(&r->awaited, false, memory_order_relaxed);
+	if (timeout_ms != 0)
+		p->waited_until_ns = coll_clock_ns();
 	return is_done(r) ? COLL_OK : st;
 }
 

@@ -617,7 +617,38 @@ static void test_late(void)
 	run_ranks_badly(2, late, &transports, "COLL_ARRIVAL_TIMEOUT_MS=700");
 }
 
-/* All wait for any rank, and a receive in advance is no wait: neither is a deadlock, nor late. */
+/* A wait that its caller cuts in slices has the deadlines of a whole one. */
+static void late_in_slices(coll_comm *comm, int rank, void *arg)
+{
+	coll_request *r = NULL;
+	coll_status st = COLL_AGAIN;
+	int x = 0;
+
+	if (rank == 0) {
+		OK(comm, coll_irecv(&x, 1, COLL_I32, 1, TAG, comm, &r));
+		for (int i = 0; i < 400 && st == COLL_AGAIN; i++)
+			st = coll_request_wait(&r, 20, NULL);
+		CHECK(st == COLL_ERR_PEER_LATE, "%d %s", st, coll_last_error(comm)->message);
+		CHECK(coll_last_error(comm)->rank == 1 && strstr(coll_last_error(comm)->message, "[COLL-2301]"), "%s",
+		      coll_last_error(comm)->message);
+		if (st == COLL_AGAIN)
+			coll_comm_abort(comm, "no rank was late");
+		if (r)
+			coll_request_wait(&r, -1, NULL);
+	} else {
+		/* In no call that answers it, until rank 0 has given up. */
+		OK(comm, coll_irecv(&x, 1, COLL_I32, COLL_ANY_SOURCE, TAG, comm, &r));
+		st = coll_request_wait(&r, -1, NULL);
+		CHECK(st == COLL_ERR_PEER_LATE, "%d %s", st, coll_last_error(comm)->message);
+	}
+}
+
+static void test_late_in_slices(void)
+{
+	run_ranks_badly(2, late_in_slices, &transports, "COLL_ARRIVAL_TIMEOUT_MS=700");
+}
+
+/* All wait for any rank, and a receive in advance is no wait: neither is a deadlock, nor late. Nor is a look. */
 static void idle(coll_comm *comm, int rank, void *arg)
 {
 	int x = 0, y = 0, sum = 0;
@@ -625,7 +656,9 @@ static void idle(coll_comm *comm, int rank, void *arg)
 
 	OK(comm, coll_irecv(&x, 1, COLL_I32, COLL_ANY_SOURCE, TAG, comm, &any));
 	OK(comm, coll_irecv(&y, 1, COLL_I32, (rank + 1) % 3, TAG + 1, comm, &named));
-	CHECK(coll_request_wait(&any, 2000, NULL) == COLL_AGAIN);
+	for (int i = 0; i < 20; i++)
+		CHECK(coll_request_wait(&any, 100, NULL) == COLL_AGAIN &&
+		      coll_request_wait(&named, 0, NULL) == COLL_AGAIN);
 	OK(comm, coll_all_reduce(&rank, &sum, 1, COLL_I32, COLL_SUM, comm, NULL));
 	CHECK(sum == 3);
 	OK(comm, coll_request_cancel(any));
@@ -776,6 +809,7 @@ int main(int argc, char **argv)
 	        {"flood", test_flood},
 	        {"unwanted", test_unwanted},
 	        {"late", test_late},
+	        {"late_in_slices", test_late_in_slices},
 	        {"idle", test_idle},
 	        {"aborted", test_aborted},
 	        {"damaged", test_damaged},

@@ -233,17 +233,21 @@ class ProcessGroup(Collectives, Pairs, dist.ProcessGroup):  # type: ignore[misc]
                 raise translate(error, self._limit) from error
 
     def _barrier_within(self, opts: Any, limit: float) -> Work:
+        with self._lock, self._within(limit):
+            return self._call(opts, "barrier", (), {}, [])
+
+    @contextlib.contextmanager
+    def _within(self, limit: float) -> Iterator[None]:
+        """Another time limit than that of the group, for one call."""
         with self._lock:
             usual, self._limit = self._limit, limit
             self._set_limits()
-            try:
-                return self._call(opts, "barrier", (), {}, [])
-            finally:
+        try:
+            yield
+        finally:
+            with self._lock, contextlib.suppress(CollError):  # the communicator may be lost, and limits do not matter
                 self._limit = usual
-                try:
-                    self._set_limits()
-                except CollError:  # the communicator is lost, and limits do not matter
-                    pass
+                self._set_limits()
 
     def _start_coalescing(self, device: Any = None) -> None:
         self._collecting[threading.get_ident()] = []

@@ -41,6 +41,7 @@ class Pairs:
     _size: int
     _limit: float
     _begin: Any
+    _within: Any
     _idle: list[Any]
     _landing: Any
     _sending: list[tuple[Any, Any]]
@@ -124,10 +125,11 @@ class Pairs:
             arrived = _TAGS + 2 * (self._barriers % _BARRIERS)
             self._barriers += 1
         try:
-            if self._rank == 0:
-                self._await_arrivals(arrived, limit, until, wait_all_ranks)
-            else:
-                self._arrive(arrived, limit, until)
+            with self._within(max(limit, self._limit)):
+                if self._rank == 0:
+                    self._await_arrivals(arrived, limit, until, wait_all_ranks)
+                else:
+                    self._arrive(arrived, limit, until)
         except CollError as error:
             raise translate(error, limit) from error
 

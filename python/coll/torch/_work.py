@@ -159,8 +159,7 @@ class Work(_Base):  # type: ignore[misc]
             if self._ended:
                 return
             try:
-                for part in self._parts:
-                    self._message = part.wait(limit)
+                self._await(limit)
                 if self._after is not None:
                     with torch.inference_mode():  # its tensors may be of that mode, and this another thread
                         self._after()
@@ -178,12 +177,16 @@ class Work(_Base):  # type: ignore[misc]
         finally:
             self._lock.release()
 
+    def _await(self, limit: float | None) -> None:
+        for part in self._parts:
+            self._message = part.wait(limit)
+
     def _late(self, limit: float | None) -> BaseException:
         return _Late(f"coll: the call is not complete: Timed out waiting {round((limit or 0) * 1000)}ms for it; it goes on")
 
 
 class Receive(Work):
-    """A posted receive. From any rank it has a time limit, that of its group."""
+    """A posted receive. From any rank it has a time limit, that of its group. After a limit it takes no message any more."""
 
     _any = False
     _elements = 0
@@ -194,11 +197,23 @@ class Receive(Work):
             while not self._ended:
                 try:
                     self._finish(None)
-                except _Late:
+                except _Late:  # another thread waits
                     pass
             function()
 
         threading.Thread(target=wait, name="coll-receive", daemon=True).start()
+
+    def _await(self, limit: float | None) -> None:
+        try:
+            super()._await(limit)
+        except TimeoutError as error:
+            receive, = self._parts
+            if isinstance(error, CollError):
+                raise
+            if receive.cancel():
+                raise DistBackendError(f"coll: recv: Timed out waiting {round((limit or 0) * 1000)}ms for a message; the receive "
+                                       "was taken back") from None
+            self._message = receive.wait()  # it has come this moment
 
     def _ready(self) -> bool:
         after: Any = self._after  # another thread may end the receive meanwhile
