@@ -401,6 +401,40 @@ static void a_factor_of_the_device_is_refused_in_a_capture(void)
 	run_ranks(2, captured_factor);
 }
 
+/* ---- Operations that are gone when the group ends ------------------------------------------- */
+
+/* More than there is room for at a time, each with its own factor. */
+static void factors_of_one_group(struct rank *r)
+{
+	enum { CALLS = 100 };
+	float *in = (float *)(void *)buffer(1), *out = (float *)(void *)buffer(CALLS), got[CALLS],
+	      mine = (float)(r->rank + 1);
+	ncclRedOp_t op;
+
+	write_to(in, &mine, sizeof(mine), r->stream);
+	wait_stream(r->stream);
+	must(ncclGroupStart(), "group");
+	for (int i = 0; i < CALLS; i++) {
+		float factor = (float)(i + 2);
+
+		must(ncclRedOpCreatePreMulSum(&op, &factor, ncclFloat32, ncclScalarHostImmediate, r->comm),
+		     "operation");
+		must(ncclAllReduce(in, out + i, 1, ncclFloat32, op, r->comm, r->stream), "all_reduce");
+		must(ncclRedOpDestroy(op, r->comm), "operation");
+	}
+	must(ncclGroupEnd(), "the end of a group");
+	read_from(got, out, sizeof(got), r->stream);
+	for (int i = 0; i < CALLS; i++)
+		CHECK(got[i] == 3.0f * (float)(i + 2), "call %d: %g", i, (double)got[i]);
+	must(ncclMemFree(in), "free");
+	must(ncclMemFree(out), "free");
+}
+
+static void an_operation_may_be_destroyed_before_the_group_ends(void)
+{
+	run_ranks(2, factors_of_one_group);
+}
+
 /* ---- Ends ----------------------------------------------------------------------------------- */
 
 /* The group's creation needs the communicator until the group ends. */
@@ -499,6 +533,7 @@ int main(int argc, char **argv)
 	        PLAIN_CASE(a_refused_group_makes_no_call),
 	        PLAIN_CASE(the_others_do_not_wait_for_a_refused_group),
 	        PLAIN_CASE(a_factor_of_the_device_is_refused_in_a_capture),
+	        PLAIN_CASE(an_operation_may_be_destroyed_before_the_group_ends),
 	        PLAIN_CASE(a_communicator_that_the_open_group_needs_does_not_end),
 	        PLAIN_CASE(an_abort_of_the_child_ends_a_split),
 	        PLAIN_CASE(a_child_outlives_its_parent),

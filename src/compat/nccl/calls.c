@@ -42,7 +42,6 @@ static ncclResult_t create_op(ncclRedOp_t *op, void *scalar, int type, int resid
 	static const char *const function = "ncclRedOpCreatePreMulSum";
 	static const double one = 1; /* all bits of it matter to nobody: another factor is read at each call */
 	struct nccl_op *o = NULL;
-	char first[sizeof(double)] = {0};
 	coll_status st;
 
 	if (!op || !scalar)
@@ -57,13 +56,16 @@ static ncclResult_t create_op(ncclRedOp_t *op, void *scalar, int type, int resid
 	if (!o)
 		return nccl_fail(ncclInvalidUsage, "%s: %d operations exist, and more are not possible", function,
 		                 NCCL_OPS_MAX);
-	memcpy(first, &one, sizeof(one));
-	st = coll_op_create_premul_sum(&o->op, comm->comm, residence == ncclScalarDevice ? first : scalar, types[type]);
-	if (st != COLL_OK)
-		return nccl_from(st, comm->comm, function);
-	o->used = true;
-	o->type = (ncclDataType_t)type;
-	o->scalar = residence == ncclScalarDevice ? scalar : NULL;
+	if (!comm->premul[type]) {
+		st = coll_op_create_premul_sum(&comm->premul[type], comm->comm, &one, types[type]);
+		if (st != COLL_OK)
+			return nccl_from(st, comm->comm, function);
+	}
+	*o = (struct nccl_op){.used = true, .type = (ncclDataType_t)type};
+	if (residence == ncclScalarDevice)
+		o->scalar = scalar;
+	else
+		memcpy(o->factor, scalar, coll_dtype_size(types[type]));
 	*op = value_of(comm, (int)(o - comm->ops));
 	return ncclSuccess;
 }
@@ -93,7 +95,6 @@ NCCL_FUNCTION(ncclResult_t, ncclRedOpDestroy, (ncclRedOp_t op, ncclComm_t comm))
 		return r;
 	o = made_op(comm, (int)op);
 	if (o) {
-		r = nccl_from(coll_op_destroy(&o->op, comm->comm), comm->comm, function);
 		o->used = false;
 	} else {
 		r = nccl_fail(ncclInvalidArgument, "%s: operation %d is unknown to this communicator", function,
@@ -120,7 +121,9 @@ static ncclResult_t check_op(struct nccl_call *c, int type, int op)
 	if ((int)o->type != type)
 		return nccl_fail(ncclInvalidArgument, "%s: operation %d was made for type %d, not %d", c->function, op,
 		                 (int)o->type, type);
-	c->op = o->op;
+	c->op = c->comm->premul[type];
+	c->scaled = true;
+	memcpy(c->factor, o->factor, sizeof(c->factor));
 	c->scalar = o->scalar;
 	return ncclSuccess;
 }

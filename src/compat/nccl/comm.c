@@ -375,8 +375,11 @@ NCCL_FUNCTION(ncclResult_t, ncclCommShrink,
 NCCL_FUNCTION(ncclResult_t, ncclCommFinalize, (ncclComm_t comm))
 {
 	static const char *const function = "ncclCommFinalize";
-	ncclResult_t r = nccl_enter(comm, function);
+	ncclResult_t r;
 
+	if (!comm)
+		return ncclSuccess;
+	r = nccl_enter(comm, function);
 	if (r != ncclSuccess)
 		return r;
 	if (comm->finalized)
@@ -411,7 +414,9 @@ NCCL_FUNCTION(ncclResult_t, ncclCommAbort, (ncclComm_t comm))
 	if (r == ncclSuccess)
 		r = nccl_handle_abort(comm, &idle, "ncclCommAbort");
 	if (r == ncclSuccess)
-		nccl_job_leave(comm, idle, "ncclCommAbort"); /* its calls have failed, as was asked for */
+		/* Its calls have failed, as was asked for. To free its memory the driver may wait for streams of
+		 * others, which a group aborts next. */
+		nccl_job_leave(comm, idle || nccl_group_is_open(), "ncclCommAbort");
 	return r;
 }
 

@@ -86,6 +86,8 @@ ncclResult_t nccl_from(coll_status status, const coll_comm *comm, const char *fu
 	if (status == COLL_OK)
 		return ncclSuccess;
 	text = coll_last_error(comm)->message;
+	if (!text) /* another thread is just writing it */
+		text = coll_status_string(status);
 	/* The driver's own errors have an id. */
 	return nccl_fail(strstr(text, "COLL-4301") ? ncclUnhandledCudaError : nccl_code(status), "%s: %s", function,
 	                 text);

@@ -81,16 +81,11 @@ static struct nccl_call *partner(struct nccl_call *calls, size_t count, const st
 }
 
 /* A factor in device memory counts as it is when the stream has come to the call. */
-static ncclResult_t take_scalar(const struct nccl_call *c)
+static ncclResult_t read_scalar(const struct nccl_call *c, char *value)
 {
-	char value[sizeof(double)];
-	ncclResult_t r;
-
 	bool captured = false;
+	ncclResult_t r = nccl_driver_captured(c->comm->device, c->stream, &captured, c->function);
 
-	if (!c->scalar)
-		return ncclSuccess;
-	r = nccl_driver_captured(c->comm->device, c->stream, &captured, c->function);
 	if (r == ncclSuccess && captured)
 		r = nccl_fail(ncclInvalidUsage,
 		              "%s: a factor in device memory cannot be read while the stream is captured: make the "
@@ -98,7 +93,20 @@ static ncclResult_t take_scalar(const struct nccl_call *c)
 		              c->function);
 	if (r != ncclSuccess)
 		return r;
-	r = nccl_driver_read(c->comm->device, value, c->scalar, coll_dtype_size(c->type), c->stream, c->function);
+	return nccl_driver_read(c->comm->device, value, c->scalar, coll_dtype_size(c->type), c->stream, c->function);
+}
+
+/* The library's call has a factor of its own from here on. */
+static ncclResult_t scale(const struct nccl_call *c)
+{
+	char value[sizeof(double)];
+	ncclResult_t r = ncclSuccess;
+
+	if (!c->scaled)
+		return ncclSuccess;
+	memcpy(value, c->factor, sizeof(value));
+	if (c->scalar)
+		r = read_scalar(c, value);
 	return r == ncclSuccess ? nccl_from(coll_op_rescale(c->op, c->comm->comm, value), c->comm->comm, c->function)
 	                        : r;
 }
@@ -141,7 +149,7 @@ static ncclResult_t make(struct nccl_call *c, struct nccl_call *all, size_t coun
 		return ncclSuccess;
 	r = nccl_stream_of(c->comm, c->stream, &s, c->function);
 	if (r == ncclSuccess)
-		r = take_scalar(c);
+		r = scale(c);
 	if (r != ncclSuccess)
 		return r;
 	if (c->kind >= NCCL_SEND && c->root == c->comm->rank)
@@ -286,6 +294,11 @@ ncclResult_t nccl_group_leaves(ncclComm_t comm, const char *function)
 			return nccl_fail(ncclInvalidUsage, "%s: the open group has an %s with this communicator",
 			                 function, c->function);
 	return ncclSuccess;
+}
+
+bool nccl_group_is_open(void)
+{
+	return group != NULL;
 }
 
 /* The calling thread runs the last one, or what no thread can be had for. */

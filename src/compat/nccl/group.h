@@ -29,8 +29,12 @@ struct nccl_call {
 	size_t count;
 	coll_dtype type;
 	coll_op op;
-	const void *scalar; /* of op, in device memory; NULL: none */
-	int root;           /* or the peer */
+	/* Of a premultiplied sum, which may be destroyed before the group ends. scalar: in device memory; NULL: none.
+	 */
+	bool scaled;
+	char factor[sizeof(double)];
+	const void *scalar;
+	int root; /* or the peer */
 	cudaStream_t stream;
 	bool paired;                     /* a receive from this rank itself, moved with its partner */
 	const struct nccl_call *partner; /* of such a send */
@@ -56,6 +60,8 @@ ncclResult_t nccl_create(struct nccl_creation *c);
 /* Refuses to end a communicator that a creation of this thread's open group needs, or makes: the end would wait for
  * this thread. */
 ncclResult_t nccl_group_leaves(ncclComm_t comm, const char *function);
+
+bool nccl_group_is_open(void);
 
 /* A call inside a group that is refused makes the group fail; returns r. */
 ncclResult_t nccl_refuse(ncclResult_t r);

@@ -131,6 +131,7 @@ static ncclResult_t begin_end(ncclComm_t h, const char *function, bool *alone)
 	pthread_mutex_lock(&lock);
 	if (h->ending) { /* since */
 		h->users--;
+		pthread_cond_broadcast(&left);
 		r = nccl_fail(ncclInvalidArgument, "%s: another thread is ending the communicator", function);
 	}
 	h->ending = true;

@@ -19,9 +19,9 @@ struct nccl_job;
 /* A premultiplied sum. Its value as ncclRedOp_t names the communicator too. */
 struct nccl_op {
 	bool used;
-	coll_op op;
 	ncclDataType_t type;
-	const void *scalar; /* of device memory, read at each call; NULL: op has it */
+	char factor[sizeof(double)]; /* of that type */
+	const void *scalar;          /* in device memory, read at each call instead; NULL: none */
 };
 
 struct nccl_stream {
@@ -53,6 +53,7 @@ struct ncclComm {
 	bool finalized, suspended;
 	/* By the thread that uses the communicator. */
 	struct nccl_op ops[NCCL_OPS_MAX];
+	coll_op premul[ncclNumTypes]; /* gets the factor of each call; 0: not made yet */
 	struct nccl_stream *streams;
 	struct nccl_registration *registrations;
 };
