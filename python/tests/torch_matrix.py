@@ -5,7 +5,7 @@ Values are small integers that every type holds exactly, and differ by rank and 
 
 import time
 
-from torch_ranks import c10d, check, dist, equal, main, raises, rank, same, size, torch
+from torch_ranks import c10d, check, dist, equal, main, np, raises, rank, same, size, torch
 
 INTS = [torch.int8, torch.uint8, torch.int16, torch.uint16, torch.int32, torch.uint32, torch.int64, torch.uint64]
 FLOATS = [torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.float8_e4m3fn, torch.float8_e5m2]
@@ -443,6 +443,40 @@ def test_order_of_copies():
     check(True)
 
 
+def test_order_of_other_names():
+    """The same for memory that has several names: lazy views, and arrays of numpy that begin at different places of it."""
+    n, me, g = size(), rank(), dist.group.WORLD
+
+    def gathered(x):
+        out = torch.empty(n * x.numel(), dtype=x.dtype)
+        return g.all_gather_single(out, x), lambda: out[-x.numel():], lambda wanted: wanted
+
+    def scattered(x):
+        out = torch.empty(x.numel() // n, dtype=x.dtype)
+        return g.reduce_scatter_single(out, x), lambda: out, lambda wanted: wanted.chunk(n)[me] * n
+
+    values = torch.arange(4.0 * n) + 1
+    shared = np.zeros(8 * n + 1, np.float32)
+    whole, odd, middle = torch.from_numpy(shared), torch.from_numpy(shared[1::2]), torch.from_numpy(shared[2:4 * n + 2])
+    turned = torch.from_numpy(shared[1:]).view(4 * n, 2).t()
+    pairs = {"conj": lambda: (x := torch.complex(values, values), x.conj(), x.conj().resolve_conj() * n),
+             "negative": lambda: (x := values.clone(), torch._neg_view(x), x * -n),
+             "numpy, copied in": lambda: (whole, turned, torch.full((8 * n,), float(n))),
+             "numpy, written back": lambda: (odd, middle, torch.tensor([1.0, float(n)] * (2 * n)))}
+    for name, pair in pairs.items():
+        for call in (gathered, scattered):
+            shared.fill(1)
+            first, second, wanted = pair()
+            dist.barrier()
+            if me == n - 1:
+                time.sleep(0.05)  # as above
+            before = g.allreduce([first])
+            work, got, part = call(second)
+            before.wait()
+            work.wait()
+            same(got(), part(wanted), call.__name__, name)
+
+
 def test_refused():
     """Wrong arguments are refused before anything is sent, by each rank."""
     import coll
@@ -466,4 +500,4 @@ def test_refused():
 
 if __name__ == "__main__":
     main(test_reductions, test_averages, test_moves, test_uneven, test_both_spellings, test_sparse, test_lazy_views, test_large, test_order_of_copies,
-     test_refused)
+     test_order_of_other_names, test_refused)

@@ -16,7 +16,7 @@ from torch._C import _distributed_c10d as _c10d
 
 from .._errors import ArgumentError, CollError
 from . import _devices, _sparse, _tensors
-from ._work import OnDevice, Several, Work, done, together, translate
+from ._work import OnDevice, Several, Work, done, other_threads, together, translate
 
 _R = dist.ReduceOp
 _NAMES = {"SUM": "sum", "PRODUCT": "prod", "MIN": "min", "MAX": "max", "AVG": "avg", "BAND": "band", "BOR": "bor", "BXOR": "bxor"}
@@ -24,7 +24,6 @@ _NAMES = {"SUM": "sum", "PRODUCT": "prod", "MIN": "min", "MAX": "max", "AVG": "a
 OPS: dict[int, str] = {hash(getattr(_R, _name)): _ours for _name, _ours in _NAMES.items()}
 assert len(OPS) == len(_NAMES) and all(hash(_R(getattr(_R, n))) == hash(getattr(_R, n)) for n in _NAMES)
 assert hash(_R.PREMUL_SUM) not in OPS
-
 _DONE = done([])
 
 
@@ -41,7 +40,7 @@ def _placed(method: Any) -> Any:
     def call(self: Any, *args: Any, **words: Any) -> Any:
         device, tensors = _devices.place_of(method.__name__, [*zip(names, args), *words.items()])
         if device is None:
-            with self._lock:
+            with self._turn:
                 self._order(tensors, False)
                 work = method(self, *args, **words)
                 if not work._ended:
@@ -54,12 +53,14 @@ def _placed(method: Any) -> Any:
 
 
 class Collectives:
-    """Mixed into ProcessGroup, which has _call(), _on(), _comm, _stream, _lock, _size and _rank."""
+    """Mixed into ProcessGroup, which has _call(), _on(), _comm, _stream, _turn, _lock, _size and _rank."""
 
     # Of ProcessGroup.
     _comm: Any
     _call: Callable[..., Work]
+    _turn: Any
     _lock: Any
+    _run: Callable[..., Any]
     _size: int
     _rank: int
     _last: Any
@@ -82,19 +83,21 @@ class Collectives:
         return "sum", [_tensors.check(t).detach() * factor for t in inputs]
 
     def allreduce(self, tensors: Any, opts: Any = None, timeout: Any = None) -> Work:
-        try:  # one tensor, blocking, no other call in progress: the short way
+        try:  # one tensor, blocking, no other call in progress, no other thread: the short way
             name = OPS[hash(opts.reduceOp)]
             (x,) = tensors
-            short = not opts.asyncOp and not self._collecting and not x.is_cuda
+            short = not opts.asyncOp and not self._collecting and not x.is_cuda and (self._size == 1 or not other_threads())
         except (AttributeError, KeyError, TypeError, ValueError):
             short = False
         if short:  # beyond that try: what a signal handler raises in the call is the caller's
             try:
-                with self._lock:
-                    if self._last is not None:
-                        self._settle()
-                    self._comm.all_reduce(x, name, out=x)
-                return _DONE
+                with self._lock:  # without a turn: whoever waits in one has a call that is not complete
+                    last = self._last
+                    if last is None or last.done():
+                        if last is not None:
+                            self._settle()
+                        self._comm.all_reduce(x, name, out=x)
+                        return _DONE
             except CollError as error:
                 if error.lost != "call":
                     raise translate(error, self._limit) from error
@@ -128,9 +131,9 @@ class Collectives:
         """Several calls, all made at once: the Work has ended when it is returned."""
         op, scaled = self._op(opts.reduceOp, tensors)
         try:
-            with self._lock:
+            with self._turn:
                 self._settle()
-                result = _sparse.all_reduce(self._comm, x if scaled is None else scaled[0], op)
+                result = _sparse.all_reduce(functools.partial(self._run, "all_gather"), self._size, x if scaled is None else scaled[0], op)
                 with torch.no_grad():  # a detached copy would get indices of its own
                     x.copy_(result)
         except CollError as error:

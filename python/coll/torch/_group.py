@@ -2,7 +2,12 @@
 
 Blocking calls (asyncOp false) run in the caller. Others go on the group's stream, one after the other. A blocking call waits for
 those before it, so all calls of a group run in the order in which they were made. Threads of torch (autograd, hooks, futures) call
-side by side: `_lock` makes the order of their calls that of its owners.
+side by side.
+
+Two locks, taken in this order. `_turn` is held during a collective, also while it waits: the order of collectives is that of its
+owners. `_lock` is held while something is handed to the communicator, which takes one thread at a time, and for the lists. Messages
+take `_lock` alone, so a thread can send or receive while another one waits in a collective. For that, a blocking call goes on the
+stream where the process has other threads; where it has none, it goes into the communicator, which is faster.
 
 Calls with CUDA tensors have a communicator and a stream of their own: the lane of the group (_devices.py). It is made by the first
 of these calls, which all ranks of the group make, on the device of its tensors.
@@ -25,7 +30,7 @@ from .._errors import CollError, UnsupportedError
 from . import _devices, _tensors
 from ._collectives import Collectives
 from ._pairs import Pairs
-from ._work import Receive, Several, Work, done, milliseconds, on_device, seconds, translate
+from ._work import Receive, Several, Work, done, milliseconds, on_device, other_threads, seconds, translate
 
 _CPU, _CUDA = torch.device("cpu"), torch.device("cuda")
 
@@ -41,13 +46,14 @@ class ProcessGroup(Collectives, Pairs, dist.ProcessGroup):  # type: ignore[misc]
         self._rank: int = comm.rank
         self._size: int = comm.size
         self._limit = limit
+        self._turn = threading.RLock()
         self._lock = threading.RLock()
         self._stream: Any = None
         self._last: Any = None  # the last call on the stream, if it may be unfinished
         self._works: deque[Work] = deque()  # unfinished ones that somebody must finish, in order
         self._receives: deque[Work] = deque()  # the same, which end in any order
-        self._in_use: set[int] = set()  # storages of unfinished calls; those of calls that copy their results
-        self._written_back: set[int] = set()
+        self._in_use = _tensors.Ranges()  # memory of unfinished calls; that of calls that copy their results
+        self._written_back = _tensors.Ranges()
         self._collecting: dict[int, list[Work]] = {}  # for threads
         self._idle: list[Any] = []
         self._sending: list[tuple[Any, Any]] = []
@@ -69,20 +75,17 @@ class ProcessGroup(Collectives, Pairs, dist.ProcessGroup):  # type: ignore[misc]
         """One collective. Blocking: it has ended, and `after` has run. Else its Work."""
         later = getattr(opts, "asyncOp", True) or self._collected() is not None
         try:
-            with self._lock:
+            with self._turn:
                 if self._active is not None:
                     return self._call_in_lane(method, args, words, value, after)
                 if not later:
                     if self._last is not None:
                         self._settle()
-                    getattr(self._comm, method)(*args, **words)
+                    self._run(method, *args, **words)
                     if after is not None:
                         after()
                     return done(value)
-                if self._stream is None:
-                    self._stream = self._comm.stream()
-                part = getattr(self._comm, method)(*args, **words, stream=self._stream)
-                self._last = part
+                part = self._start(method, args, words)
         except CollError as error:
             if self._active is not None:
                 self._active[0].told = True
@@ -93,6 +96,30 @@ class ProcessGroup(Collectives, Pairs, dist.ProcessGroup):  # type: ignore[misc]
         work._value = value
         self._begin(work)
         return work
+
+    def _start(self, method: str, args: tuple[Any, ...], words: dict[str, Any]) -> Any:
+        """The work of a call on the stream."""
+        with self._lock:
+            if self._stream is None:
+                self._stream = self._comm.stream()
+            self._last = getattr(self._comm, method)(*args, **words, stream=self._stream)
+        return self._last
+
+    def _run(self, method: str, *args: Any, **words: Any) -> Any:
+        """The result of a blocking call. Messages of other threads pass it by."""
+        if self._size == 1 or not other_threads():
+            with self._lock:
+                return getattr(self._comm, method)(*args, **words)
+        part = self._start(method, args, words)
+        try:
+            result = part.result()
+        except CollError:
+            raise
+        except BaseException:  # of a signal handler: as in a call without a stream
+            self._comm.abort("interrupted")
+            raise
+        self._last = None
+        return result
 
     def _call_in_lane(self, method: str, args: tuple[Any, ...], words: dict[str, Any], value: Any,
                       after: Callable[[], None] | None) -> Work:
@@ -114,7 +141,7 @@ class ProcessGroup(Collectives, Pairs, dist.ProcessGroup):  # type: ignore[misc]
     @contextlib.contextmanager
     def _on(self, device: torch.device, tensors: list[torch.Tensor]) -> Iterator[None]:
         """Calls of this thread go into the lane of the device."""
-        with self._lock:
+        with self._turn:
             if self._active is not None:  # calls that are made together
                 yield
                 return
@@ -128,7 +155,7 @@ class ProcessGroup(Collectives, Pairs, dist.ProcessGroup):  # type: ignore[misc]
 
     def open_device(self, device: torch.device) -> None:
         """Make the lane before the first call. All ranks of the group do, each with its device."""
-        with self._lock:
+        with self._turn:
             self._lane_on(device)
 
     def _lane_on(self, device: torch.device) -> Any:
@@ -151,13 +178,13 @@ class ProcessGroup(Collectives, Pairs, dist.ProcessGroup):  # type: ignore[misc]
         self._settle()
         above: Any = self._parent._lane if self._parent is not None else None
         mine = torch.tensor([above is not None and above.device == device], dtype=torch.uint8)
-        if bool(self._comm.all_gather(mine).all()):
-            with self._parent._lock:  # type: ignore[union-attr]
+        if bool(self._run("all_gather", mine).all()):
+            with self._parent._turn:  # type: ignore[union-attr]
                 return above.comm.group(self._ranks, _tag_of(self._name))
 
         def exchange(mine: bytes) -> bytes:
             everything = bytearray(len(mine) * self._size)
-            self._comm.all_gather(mine, out=everything)
+            self._run("all_gather", mine, out=everything)
             return bytes(everything)
 
         return _comm.init(self._rank, self._size, exchange=exchange, device=device.index,
@@ -189,28 +216,29 @@ class ProcessGroup(Collectives, Pairs, dist.ProcessGroup):  # type: ignore[misc]
         if self._last is not None:
             self._last.exception()
             self._last = None
-        self._works = deque(work for work in self._works if not work.is_completed())
+        with self._lock:
+            self._works = deque(work for work in self._works if not work.is_completed())
         if not self._works:
-            self._in_use, self._written_back = set(), set()
+            self._in_use, self._written_back = _tensors.Ranges(), _tensors.Ranges()
 
     def _order(self, tensors: list[torch.Tensor], copied: bool) -> None:
-        """Before a call with these tensors: those that are not contiguous, and lists, are copied in the call, and written when its end
-        is seen. What an unfinished call does with the same memory comes first. copied: they are in any case."""
+        """Before a call with these tensors: those that are not contiguous, lazy views, and lists, are copied in the call, and written when
+        its end is seen. What an unfinished call does with the same memory comes first. copied: they are in any case."""
         if self._last is None:
             return
         if self._last.done() and not self._works:
             self._settle()
             return
-        copied = copied or len(tensors) > 2 or not all(t.is_contiguous() for t in tensors)
+        copied = copied or len(tensors) > 2 or not all(_tensors.is_plain(t) for t in tensors)
         mine = _tensors.memory_of(tensors)
-        if mine & self._written_back or copied and mine & self._in_use:
+        if self._written_back.meet(mine) or copied and self._in_use.meet(mine):
             self._settle()
 
     def _remember(self, work: Work, tensors: list[torch.Tensor]) -> None:
         mine = _tensors.memory_of(tensors)
-        self._in_use |= mine
+        self._in_use.add(mine)
         if work._after is not None or isinstance(work, Several):
-            self._written_back |= mine
+            self._written_back.add(mine)
 
     def barrier(self, opts: Any = None, timeout: Any = None) -> Work:
         limit = seconds(opts) if isinstance(opts, timedelta) else seconds(timeout if timeout is not None else
@@ -220,20 +248,20 @@ class ProcessGroup(Collectives, Pairs, dist.ProcessGroup):  # type: ignore[misc]
         if opts is not None and not opts.asyncOp and limit is not None and limit != self._limit:
             return self._barrier_within(opts, limit)
         if opts is not None and not opts.asyncOp:
-            with self._lock:
+            with self._turn:
                 self._settle()
         return self._call(opts, "barrier", (), {}, [])
 
     def _settle_device(self) -> None:
         """What was done on the device before ends before a barrier, which is a call of the host."""
-        with self._lock:
+        with self._turn:
             error = self._lane.settle() if self._lane is not None else None
             if error is not None:
                 self._lane.told = True
                 raise translate(error, self._limit) from error
 
     def _barrier_within(self, opts: Any, limit: float) -> Work:
-        with self._lock:
+        with self._turn:
             usual, self._limit = self._limit, limit
             self._set_limits()
             try:
@@ -338,15 +366,16 @@ class ProcessGroup(Collectives, Pairs, dist.ProcessGroup):  # type: ignore[misc]
         if limit is None:
             raise ValueError(f"coll: a time limit is more than 0, not {timeout}")
         self._limit = limit
-        with self._lock:
+        with self._turn:
             self._set_limits()
 
     _set_default_timeout = set_timeout
 
     def _set_limits(self) -> None:
         # A silent peer is given up after 30 s unless the program is in more of a hurry.
-        for comm in [self._comm] if self._lane is None else [self._comm, self._lane.comm]:
-            comm.set_timeout(self._limit if self._limit < 30 else None, self._limit)
+        with self._lock:
+            for comm in [self._comm] if self._lane is None else [self._comm, self._lane.comm]:
+                comm.set_timeout(self._limit if self._limit < 30 else None, self._limit)
 
     # ---- Children ----
 
@@ -371,7 +400,7 @@ class ProcessGroup(Collectives, Pairs, dist.ProcessGroup):  # type: ignore[misc]
     def make_child(self, ranks: list[int], name: str) -> Any:
         """A communicator of ranks of this group. The name keeps apart groups of the same ranks that are made side by side."""
         try:
-            with self._lock:
+            with self._turn, self._lock:
                 return self._comm.group(ranks, _tag_of(name))
         except CollError as error:
             raise translate(error, self._limit) from error
@@ -394,7 +423,7 @@ class ProcessGroup(Collectives, Pairs, dist.ProcessGroup):  # type: ignore[misc]
         if self._gone:
             return
         self._gone = True
-        with self._lock:
+        with self._turn, self._lock:
             lane, self._lane = self._lane, None
             error = _end_lane(lane) if lane is not None else None
             if not self._comm.closed:

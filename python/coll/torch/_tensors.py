@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Sequence
+from bisect import bisect_left, bisect_right
+from typing import Any, Callable, Iterable, Sequence
 
 import torch
 from torch import Tensor
@@ -39,7 +40,7 @@ def source(tensor: Tensor) -> Tensor:
 def target(tensor: Tensor) -> tuple[Tensor, Callable[[], None] | None]:
     """What is written, as one axis, and what copies it to its place, if it does not lie there."""
     tensor = check(tensor).detach()
-    if tensor.is_contiguous() and not tensor.is_conj() and not tensor.is_neg():
+    if is_plain(tensor):
         flat = tensor.view(-1)
         return flat.view(torch.uint8) if tensor.dtype in _PACKED else flat, None
     made = tensor.new_empty(tensor.shape)
@@ -55,9 +56,45 @@ def both(tensor: Tensor) -> tuple[Tensor, Callable[[], None] | None]:
     return flat, after
 
 
-def memory_of(tensors: Sequence[Tensor]) -> set[int]:
-    """The storages that they lie in."""
-    return {t.untyped_storage().data_ptr() for t in tensors if t.layout is torch.strided}
+def is_plain(tensor: Tensor) -> bool:
+    """Whether calls read and write it where it lies."""
+    return tensor.layout is torch.strided and tensor.is_contiguous() and not tensor.is_conj() and not tensor.is_neg()
+
+
+def memory_of(tensors: Sequence[Tensor]) -> list[tuple[int, int]]:
+    """The addresses of the storages that they lie in: the first, and that behind the last."""
+    found: list[tuple[int, int]] = []
+    for t in tensors:
+        if t.layout is torch.strided:
+            storage = t.untyped_storage()
+            first, length = storage.data_ptr(), storage.nbytes()
+            if length and (first, first + length) not in found[-1:]:
+                found.append((first, first + length))
+    return found
+
+
+class Ranges:
+    """Pieces of memory. Storages that begin at different addresses may overlap, such as those of arrays of numpy. What touches is
+    one piece, so the pieces are in order and apart."""
+
+    def __init__(self) -> None:
+        self.firsts: list[int] = []
+        self.ends: list[int] = []
+
+    def add(self, pieces: Iterable[tuple[int, int]]) -> None:
+        for first, end in pieces:
+            i, j = bisect_left(self.ends, first), bisect_right(self.firsts, end)
+            if i < j:
+                first, end = min(first, self.firsts[i]), max(end, self.ends[j - 1])
+            self.firsts[i:j] = [first]
+            self.ends[i:j] = [end]
+
+    def meet(self, pieces: Iterable[tuple[int, int]]) -> bool:
+        for first, end in pieces:
+            before = bisect_left(self.firsts, end)
+            if before and self.ends[before - 1] > first:
+                return True
+        return False
 
 
 def _write(tensor: Tensor, made: Tensor) -> None:
