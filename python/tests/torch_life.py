@@ -241,8 +241,18 @@ def split():
                          "assert (a is None) == (rank == 1) and (b is None) == (rank == 0)\n"
                          "if a is not None: a.allreduce([x]).wait(); print('a', x.tolist(), a.group_name)\n"
                          "if b is not None: b.allreduce([x]).wait(); print('b', x.tolist())\n"
+                         # torch has them among its groups: ranks are those of the job, also in a part of a part.
+                         "if a is not None:\n  y = torch.tensor(rank); dist.broadcast(y, 2, group=a); dist.barrier(group=a)\n"
+                         "  parts = [None, None]; dist.all_gather_object(parts, rank, group=a)\n"
+                         "  print('known', y.item(), dist.get_rank(a) * 2 == rank, dist.get_world_size(a), dist.get_process_group_ranks(a),\n"
+                         "        dist.get_backend(a), parts)\n"
+                         "  c = a.split_group([1])\n"
+                         "  if c is not None: print('inner', dist.get_process_group_ranks(c)); dist.broadcast(x, 2, group=c)\n"
+                         "  dist.destroy_process_group(a)\n"
+                         "  try: dist.get_rank(a)\n  except ValueError: print('destroyed')\n"
                          "dist.barrier()\ndist.destroy_process_group()", ranks=3)
     check(code == 0 and out.count("a [4.0, 4.0] even") == 2 and out.count("b [6.0, 6.0]") == 2, code, out, err)
+    check(out.count("known 2 True 2 [0, 2] coll [0, 2]") == 2 and "[2] inner [2]" in out and out.count("destroyed") == 2, out, err)
 
 
 def torchrun():

@@ -170,6 +170,33 @@ def test_averages():
             same(x, torch.full((2,), float(sum(range(1, n + 1)))), "premultiplied reduce")
 
 
+def test_premultiplied():
+    """The factor multiplies in the type of the tensor, and the type stays."""
+    import coll
+    n, me = size(), rank()
+    premul = dist._make_nccl_premul_sum
+    for dtype in INTS:
+        big = min(torch.iinfo(dtype).max, 1 << 62) // (2 * n)  # more than a float32 holds, where the type does
+        x = torch.tensor([big, 3]).to(dtype)
+        dist.all_reduce(x, premul(2.0))
+        same(x, torch.tensor([big * 2 * n, 6 * n]).to(dtype), "premultiplied", dtype)
+        out = torch.zeros(1, dtype=dtype)
+        dist.reduce_scatter_single(out, (torch.arange(n) + 1).to(dtype), premul(torch.tensor([2])))
+        same(out, torch.tensor([2 * n * (me + 1)]).to(dtype), "premultiplied reduce_scatter", dtype)
+    for dtype in FLOATS + COMPLEX:
+        for factor in (0.5, torch.tensor(0.5), torch.tensor([0.5])):
+            x = torch.tensor([2.0, 4.0]).to(dtype)
+            dist.group.WORLD.allreduce([x], premul(factor)).wait()
+            same(x, torch.tensor([1.0 * n, 2.0 * n]).to(dtype), "premultiplied", dtype, factor)
+            out = torch.zeros((), dtype=dtype)
+            dist.reduce_scatter_single(out, torch.full((n,), 2.0).to(dtype), premul(factor))
+            same(out, torch.tensor(1.0 * n).to(dtype), "premultiplied reduce_scatter", dtype, factor)
+    for factor in (0.5, torch.tensor([0.5]), float("inf"), float("nan"), 1e30):
+        raises(coll.ArgumentError, dist.all_reduce, torch.tensor([3]), premul(factor), says="needs a factor of that type")
+    raises(coll.ArgumentError, dist.all_reduce, torch.tensor([3], dtype=torch.uint8), premul(-1.0), says="needs a factor of that type")
+    raises(coll.UnsupportedError, dist.all_reduce, torch.tensor([True]), premul(1.0), says="bool")
+
+
 def moves(dtype, layout, count):
     n, me = size(), rank()
     facts = (dtype, layout, count)
@@ -477,6 +504,55 @@ def test_order_of_other_names():
             same(got(), part(wanted), call.__name__, name)
 
 
+def test_shared_memory():
+    """Inputs that are the outputs, or parts of them, at places that differ among the ranks."""
+    n, me = size(), rank()
+    parts = lambda x: list(x.chunk(n))
+    at = torch.arange(4.0 * n)
+    for later in (False, True):
+        for alias in (lambda x: x, lambda x: x[:]):
+            x = at + 100 * me
+            finish(dist.all_to_all_single(x, alias(x), async_op=later))
+            same(x, torch.cat([at[4 * me:4 * me + 4] + 100 * r for r in range(n)]), "all_to_all_single")
+        x = at + 100 * me
+        finish(dist.all_to_all_single(x, x, [4] * n if me == 0 else None, [4] * n if me == 0 else None, async_op=later))
+        same(x, torch.cat([at[4 * me:4 * me + 4] + 100 * r for r in range(n)]), "all_to_all_single, sizes")
+        x = at + 100 * me
+        finish(dist.all_to_all(parts(x), parts(x), async_op=later))
+        same(x, torch.cat([at[4 * me:4 * me + 4] + 100 * r for r in range(n)]), "all_to_all")
+        for of in (lambda r: 0, lambda r: n - 1, lambda r: r):
+            place = of(me)
+            x = at.clone()
+            finish(dist.reduce_scatter(parts(x)[place], parts(x), async_op=later))
+            same(parts(x)[place], parts(at)[me] * n, "reduce_scatter", place)
+            x = at.clone()
+            finish(dist.reduce_scatter_single(x[4 * place:4 * place + 4], x, async_op=later))
+            same(parts(x)[place], parts(at)[me] * n, "reduce_scatter_single", place)
+            wanted = torch.cat([parts(at)[of(r)] + 100 * r for r in range(n)])
+            x = at + 100 * me
+            finish(dist.all_gather(parts(x), parts(x)[place], async_op=later))
+            same(x, wanted, "all_gather", place)
+            x = at + 100 * me
+            finish(dist.all_gather_single(x, x[4 * place:4 * place + 4], async_op=later))
+            same(x, wanted, "all_gather_single", place)
+            x = at + 100 * me
+            finish(dist.gather(parts(x)[place], parts(x) if me == 0 else None, 0, async_op=later))
+            if me == 0:
+                same(x, wanted, "gather", place)
+            x = at.clone()
+            finish(dist.scatter(parts(x)[place], parts(x) if me == 0 else None, 0, async_op=later))
+            same(parts(x)[place], parts(at)[me], "scatter", place)
+    # The copy of an input is in the order of the calls.
+    x = at.clone()
+    dist.barrier()
+    if me == n - 1:
+        time.sleep(0.05)
+    works = [dist.all_reduce(x, async_op=True), dist.all_to_all_single(x, x, async_op=True)]
+    for w in works:
+        w.wait()
+    same(x, torch.cat([parts(at)[me] * n] * n), "all_to_all_single after all_reduce")
+
+
 def test_refused():
     """Wrong arguments are refused before anything is sent, by each rank."""
     import coll
@@ -500,4 +576,4 @@ def test_refused():
 
 if __name__ == "__main__":
     main(test_reductions, test_averages, test_moves, test_uneven, test_both_spellings, test_sparse, test_lazy_views, test_large, test_order_of_copies,
-     test_order_of_other_names, test_refused)
+     test_premultiplied, test_order_of_other_names, test_shared_memory, test_refused)

@@ -24,6 +24,7 @@ from typing import Any, Callable, Iterator
 
 import torch
 import torch.distributed as dist
+import torch.distributed.distributed_c10d as _c10d
 
 from .. import _comm
 from .._errors import CollError, UnsupportedError
@@ -381,7 +382,7 @@ class ProcessGroup(Collectives, Pairs, dist.ProcessGroup):  # type: ignore[misc]
 
     def split_group(self, new_ranks: Any, timeout: Any = None, opts: Any = None, group_name: Any = None, group_desc: Any = None,
                     device_types: Any = None) -> ProcessGroup | None:
-        """The ranks listed, which are ranks of this group, as a group. Collective over them."""
+        """The ranks listed, which are ranks of this group, as a group that torch.distributed takes. Collective over them."""
         ranks = [int(r) for r in new_ranks]
         for device in device_types or []:
             self._get_backend(device)
@@ -393,9 +394,17 @@ class ProcessGroup(Collectives, Pairs, dist.ProcessGroup):  # type: ignore[misc]
         child = ProcessGroup(self.make_child(ranks, name), dist.PrefixStore(f"{name}/", self._store), limit, name, self, ranks)
         if group_desc:
             child._set_group_desc(group_desc)
+        self._make_known(child, ranks)
         return child
 
     splitGroup = split_group
+
+    def _make_known(self, child: ProcessGroup, ranks: list[int]) -> None:
+        """Put a child into torch's lists of groups, as new_group() does, if this group is there and the name of the child is new."""
+        above = {mine: rank for rank, mine in _c10d._world.pg_group_ranks.get(self, {}).items()}
+        if above and child._name not in _c10d._world.pg_names.values():
+            _c10d._register_pg_in_world(child, _c10d._world.pg_map[self][0], child._store, child._name,
+                                        _c10d._world.pg_backend_config[self], {above[r]: i for i, r in enumerate(ranks)})
 
     def make_child(self, ranks: list[int], name: str) -> Any:
         """A communicator of ranks of this group. The name keeps apart groups of the same ranks that are made side by side."""

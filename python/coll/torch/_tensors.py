@@ -97,6 +97,38 @@ class Ranges:
         return False
 
 
+def overlap(x: Tensor, out: Tensor) -> bool:
+    """Whether flat tensors share memory. Of those that are not contiguous the package makes copies."""
+    first, begin = x.data_ptr(), out.data_ptr()
+    return bool(x.is_contiguous() and first < begin + out.numel() * out.element_size() and begin < first + x.numel() * x.element_size()
+                and x.device == out.device)
+
+
+def scaled(tensor: Tensor, factor: Any) -> Tensor:
+    """The tensor times the factor of a premultiplied sum, in the type of the tensor."""
+    t = check(tensor).detach()
+    if not t.is_floating_point() and not t.is_complex():
+        return _scaled_integers(t, factor.item() if isinstance(factor, Tensor) else factor)
+    if isinstance(factor, Tensor):
+        factor = factor.detach().reshape(())
+    wide = t.to(torch.float32) if t.element_size() == 1 else t  # torch does not multiply types of one byte
+    return (wide * (factor.to(wide.dtype) if isinstance(factor, Tensor) else factor)).to(t.dtype)
+
+
+def _scaled_integers(t: Tensor, factor: Any) -> Tensor:
+    if t.dtype == torch.bool:
+        raise UnsupportedError("coll: there is no premultiplied sum of tensors of type bool")
+    limits = torch.iinfo(t.dtype)
+    if not limits.min <= factor <= limits.max or factor != int(factor):
+        raise ArgumentError(f"coll: a premultiplied sum of tensors of type {t.dtype} needs a factor of that type, not {factor}")
+    factor = int(factor)
+    signed = {torch.uint16: torch.int16, torch.uint32: torch.int32, torch.uint64: torch.int64}.get(t.dtype)
+    if signed is None:
+        return t * factor
+    # torch does not multiply these. The bits of the product are those of the signed type.
+    return (t.contiguous().view(signed) * (factor if factor <= torch.iinfo(signed).max else factor - limits.max - 1)).view(t.dtype)
+
+
 def _write(tensor: Tensor, made: Tensor) -> None:
     tensor.copy_(made)
 
