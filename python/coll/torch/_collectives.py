@@ -16,7 +16,7 @@ from torch._C import _distributed_c10d as _c10d
 
 from .._errors import ArgumentError, CollError
 from . import _devices, _sparse, _tensors
-from ._work import OnDevice, Several, Work, done, other_threads, together, translate
+from ._work import STARTED, STARTING, OnDevice, Several, Work, done, other_threads, together, translate
 
 _R = dist.ReduceOp
 _NAMES = {"SUM": "sum", "PRODUCT": "prod", "MIN": "min", "MAX": "max", "AVG": "avg", "BAND": "band", "BOR": "bor", "BXOR": "bxor"}
@@ -94,7 +94,8 @@ class Collectives:
         try:  # one tensor, blocking, no other call in progress, no other thread: the short way
             name = OPS[hash(opts.reduceOp)]
             (x,) = tensors
-            short = not opts.asyncOp and not self._collecting and not x.is_cuda and (self._size == 1 or not other_threads())
+            short = (not opts.asyncOp and not self._collecting and not x.is_cuda
+                     and (self._size == 1 or len(STARTING) + len(STARTED) < 2 or not other_threads()))
         except (AttributeError, KeyError, TypeError, ValueError):
             short = False
         if short:  # beyond that try: what a signal handler raises in the call is the caller's

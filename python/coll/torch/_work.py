@@ -39,14 +39,14 @@ def translate(error: BaseException, limit_s: float | None = None) -> BaseExcepti
     return made
 
 
-_started: Any = getattr(threading, "_active", (0, 0))
-_starting: Any = getattr(threading, "_limbo", (0, 0))
+# The threads of Python. One is in the second list until it is in the first. threading.active_count() takes three times as long.
+STARTED: Any = getattr(threading, "_active", (0, 0))
+STARTING: Any = getattr(threading, "_limbo", (0, 0))
 
 
 def other_threads() -> bool:
-    """Whether this process has threads of Python, other than this one, that may make calls. threading.active_count() takes three times
-    as long. A thread is in the first list until it is in the second."""
-    return len(_starting) + len(_started) > 1 and threading.active_count() - sleeping() > 1
+    """Whether this process has threads of Python, other than this one, that may make calls."""
+    return len(STARTING) + len(STARTED) > 1 and threading.active_count() - sleeping() > 1
 
 
 def seconds(timeout: Any) -> float | None:
