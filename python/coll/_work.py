@@ -145,6 +145,11 @@ class _Callbacks:
 _callbacks = _Callbacks()
 
 
+def sleeping() -> int:
+    """Threads of this package that call nothing until there is a work to watch."""
+    return _callbacks.free if not _callbacks.watched and not _callbacks.ready else 0
+
+
 def _forked() -> None:
     """The threads stayed with the parent."""
     global _callbacks

@@ -118,6 +118,21 @@ TOGETHER = [
       "  dist.all_gather(parts, torch.ones(2), async_op=True).get_future().wait()\n"
       "  print(x.tolist(), parts[1].tolist())\n",
       lambda out, err: out.count("[2.0, 2.0, 2.0, 2.0] [1.0, 1.0]") == 2),
+    # Messages of other threads go on while one is in a blocking collective, and while that waits for an earlier call.
+    ("messages_beside", "x = torch.ones(2)\n"
+      "def beside(collective):\n"
+      "  if rank == 0: t = threading.Timer(.2, lambda: dist.send(x, 1)); t.start(); collective(); t.join()\n"
+      "  else: dist.recv(x, 0); collective()\n"
+      "beside(dist.barrier)\n"
+      "a, b, c = torch.ones(2), torch.ones(4), torch.sparse_coo_tensor(torch.tensor([[rank]]), torch.ones(1), (2,))\n"
+      "def two():\n  dist.all_reduce(a, async_op=True)\n  dist.all_reduce(b[::2])\n"
+      "beside(two)\nbeside(lambda: dist.all_reduce(c))\n"
+      # In a function that is chained to a future.
+      "w = dist.all_reduce(a, async_op=True)\n"
+      "if rank == 0:\n  f = w.get_future().then(lambda f: (time.sleep(.2), dist.send(x, 1)))\n  dist.barrier()\n  f.wait()\n"
+      "else: dist.recv(x, 0); dist.barrier(); w.wait()\n"
+      "print(a.tolist(), b.tolist(), c.to_dense().tolist())\n",
+      lambda out, err: out.count("[4.0, 4.0] [2.0, 1.0, 2.0, 1.0] [1.0, 1.0]") == 2),
     # Two threads: calls of one are not collected by the other.
     ("coalescing", "g, done = dist.group.WORLD, []\ng._start_coalescing()\ndist.all_reduce(torch.ones(2), async_op=True)\n"
       "def other():\n  x = torch.ones(3)\n  dist.all_reduce(x)\n  done.append(x.tolist())\n"
@@ -255,8 +270,18 @@ def split():
                          "assert (a is None) == (rank == 1) and (b is None) == (rank == 0)\n"
                          "if a is not None: a.allreduce([x]).wait(); print('a', x.tolist(), a.group_name)\n"
                          "if b is not None: b.allreduce([x]).wait(); print('b', x.tolist())\n"
+                         # torch has them among its groups: ranks are those of the job, also in a part of a part.
+                         "if a is not None:\n  y = torch.tensor(rank); dist.broadcast(y, 2, group=a); dist.barrier(group=a)\n"
+                         "  parts = [None, None]; dist.all_gather_object(parts, rank, group=a)\n"
+                         "  print('known', y.item(), dist.get_rank(a) * 2 == rank, dist.get_world_size(a), dist.get_process_group_ranks(a),\n"
+                         "        dist.get_backend(a), parts)\n"
+                         "  c = a.split_group([1])\n"
+                         "  if c is not None: print('inner', dist.get_process_group_ranks(c)); dist.broadcast(x, 2, group=c)\n"
+                         "  dist.destroy_process_group(a)\n"
+                         "  try: dist.get_rank(a)\n  except ValueError: print('destroyed')\n"
                          "dist.barrier()\ndist.destroy_process_group()", ranks=3)
     check(code == 0 and out.count("a [4.0, 4.0] even") == 2 and out.count("b [6.0, 6.0]") == 2, code, out, err)
+    check(out.count("known 2 True 2 [0, 2] coll [0, 2]") == 2 and "[2] inner [2]" in out and out.count("destroyed") == 2, out, err)
 
 
 def torchrun():

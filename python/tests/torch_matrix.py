@@ -5,7 +5,7 @@ Values are small integers that every type holds exactly, and differ by rank and 
 
 import time
 
-from torch_ranks import c10d, check, dist, equal, main, raises, rank, same, size, torch
+from torch_ranks import c10d, check, dist, equal, main, np, raises, rank, same, size, torch
 
 INTS = [torch.int8, torch.uint8, torch.int16, torch.uint16, torch.int32, torch.uint32, torch.int64, torch.uint64]
 FLOATS = [torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.float8_e4m3fn, torch.float8_e5m2]
@@ -168,6 +168,33 @@ def test_averages():
         dist.reduce(x, 0, op)
         if me == 0:
             same(x, torch.full((2,), float(sum(range(1, n + 1)))), "premultiplied reduce")
+
+
+def test_premultiplied():
+    """The factor multiplies in the type of the tensor, and the type stays."""
+    import coll
+    n, me = size(), rank()
+    premul = dist._make_nccl_premul_sum
+    for dtype in INTS:
+        big = min(torch.iinfo(dtype).max, 1 << 62) // (2 * n)  # more than a float32 holds, where the type does
+        x = torch.tensor([big, 3]).to(dtype)
+        dist.all_reduce(x, premul(2.0))
+        same(x, torch.tensor([big * 2 * n, 6 * n]).to(dtype), "premultiplied", dtype)
+        out = torch.zeros(1, dtype=dtype)
+        dist.reduce_scatter_single(out, (torch.arange(n) + 1).to(dtype), premul(torch.tensor([2])))
+        same(out, torch.tensor([2 * n * (me + 1)]).to(dtype), "premultiplied reduce_scatter", dtype)
+    for dtype in FLOATS + COMPLEX:
+        for factor in (0.5, torch.tensor(0.5), torch.tensor([0.5])):
+            x = torch.tensor([2.0, 4.0]).to(dtype)
+            dist.group.WORLD.allreduce([x], premul(factor)).wait()
+            same(x, torch.tensor([1.0 * n, 2.0 * n]).to(dtype), "premultiplied", dtype, factor)
+            out = torch.zeros((), dtype=dtype)
+            dist.reduce_scatter_single(out, torch.full((n,), 2.0).to(dtype), premul(factor))
+            same(out, torch.tensor(1.0 * n).to(dtype), "premultiplied reduce_scatter", dtype, factor)
+    for factor in (0.5, torch.tensor([0.5]), float("inf"), float("nan"), 1e30):
+        raises(coll.ArgumentError, dist.all_reduce, torch.tensor([3]), premul(factor), says="needs a factor of that type")
+    raises(coll.ArgumentError, dist.all_reduce, torch.tensor([3], dtype=torch.uint8), premul(-1.0), says="needs a factor of that type")
+    raises(coll.UnsupportedError, dist.all_reduce, torch.tensor([True]), premul(1.0), says="bool")
 
 
 def moves(dtype, layout, count):
@@ -443,6 +470,89 @@ def test_order_of_copies():
     check(True)
 
 
+def test_order_of_other_names():
+    """The same for memory that has several names: lazy views, and arrays of numpy that begin at different places of it."""
+    n, me, g = size(), rank(), dist.group.WORLD
+
+    def gathered(x):
+        out = torch.empty(n * x.numel(), dtype=x.dtype)
+        return g.all_gather_single(out, x), lambda: out[-x.numel():], lambda wanted: wanted
+
+    def scattered(x):
+        out = torch.empty(x.numel() // n, dtype=x.dtype)
+        return g.reduce_scatter_single(out, x), lambda: out, lambda wanted: wanted.chunk(n)[me] * n
+
+    values = torch.arange(4.0 * n) + 1
+    shared = np.zeros(8 * n + 1, np.float32)
+    whole, odd, middle = torch.from_numpy(shared), torch.from_numpy(shared[1::2]), torch.from_numpy(shared[2:4 * n + 2])
+    turned = torch.from_numpy(shared[1:]).view(4 * n, 2).t()
+    pairs = {"conj": lambda: (x := torch.complex(values, values), x.conj(), x.conj().resolve_conj() * n),
+             "negative": lambda: (x := values.clone(), torch._neg_view(x), x * -n),
+             "numpy, copied in": lambda: (whole, turned, torch.full((8 * n,), float(n))),
+             "numpy, written back": lambda: (odd, middle, torch.tensor([1.0, float(n)] * (2 * n)))}
+    for name, pair in pairs.items():
+        for call in (gathered, scattered):
+            shared.fill(1)
+            first, second, wanted = pair()
+            dist.barrier()
+            if me == n - 1:
+                time.sleep(0.05)  # as above
+            before = g.allreduce([first])
+            work, got, part = call(second)
+            before.wait()
+            work.wait()
+            same(got(), part(wanted), call.__name__, name)
+
+
+def test_shared_memory():
+    """Inputs that are the outputs, or parts of them, at places that differ among the ranks."""
+    n, me = size(), rank()
+    parts = lambda x: list(x.chunk(n))
+    at = torch.arange(4.0 * n)
+    for later in (False, True):
+        for alias in (lambda x: x, lambda x: x[:]):
+            x = at + 100 * me
+            finish(dist.all_to_all_single(x, alias(x), async_op=later))
+            same(x, torch.cat([at[4 * me:4 * me + 4] + 100 * r for r in range(n)]), "all_to_all_single")
+        x = at + 100 * me
+        finish(dist.all_to_all_single(x, x, [4] * n if me == 0 else None, [4] * n if me == 0 else None, async_op=later))
+        same(x, torch.cat([at[4 * me:4 * me + 4] + 100 * r for r in range(n)]), "all_to_all_single, sizes")
+        x = at + 100 * me
+        finish(dist.all_to_all(parts(x), parts(x), async_op=later))
+        same(x, torch.cat([at[4 * me:4 * me + 4] + 100 * r for r in range(n)]), "all_to_all")
+        for of in (lambda r: 0, lambda r: n - 1, lambda r: r):
+            place = of(me)
+            x = at.clone()
+            finish(dist.reduce_scatter(parts(x)[place], parts(x), async_op=later))
+            same(parts(x)[place], parts(at)[me] * n, "reduce_scatter", place)
+            x = at.clone()
+            finish(dist.reduce_scatter_single(x[4 * place:4 * place + 4], x, async_op=later))
+            same(parts(x)[place], parts(at)[me] * n, "reduce_scatter_single", place)
+            wanted = torch.cat([parts(at)[of(r)] + 100 * r for r in range(n)])
+            x = at + 100 * me
+            finish(dist.all_gather(parts(x), parts(x)[place], async_op=later))
+            same(x, wanted, "all_gather", place)
+            x = at + 100 * me
+            finish(dist.all_gather_single(x, x[4 * place:4 * place + 4], async_op=later))
+            same(x, wanted, "all_gather_single", place)
+            x = at + 100 * me
+            finish(dist.gather(parts(x)[place], parts(x) if me == 0 else None, 0, async_op=later))
+            if me == 0:
+                same(x, wanted, "gather", place)
+            x = at.clone()
+            finish(dist.scatter(parts(x)[place], parts(x) if me == 0 else None, 0, async_op=later))
+            same(parts(x)[place], parts(at)[me], "scatter", place)
+    # The copy of an input is in the order of the calls.
+    x = at.clone()
+    dist.barrier()
+    if me == n - 1:
+        time.sleep(0.05)
+    works = [dist.all_reduce(x, async_op=True), dist.all_to_all_single(x, x, async_op=True)]
+    for w in works:
+        w.wait()
+    same(x, torch.cat([parts(at)[me] * n] * n), "all_to_all_single after all_reduce")
+
+
 def test_refused():
     """Wrong arguments are refused before anything is sent, by each rank."""
     import coll
@@ -466,4 +576,4 @@ def test_refused():
 
 if __name__ == "__main__":
     main(test_reductions, test_averages, test_moves, test_uneven, test_both_spellings, test_sparse, test_lazy_views, test_large, test_order_of_copies,
-     test_refused)
+     test_premultiplied, test_order_of_other_names, test_shared_memory, test_refused)

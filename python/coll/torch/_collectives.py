@@ -16,7 +16,7 @@ from torch._C import _distributed_c10d as _c10d
 
 from .._errors import ArgumentError, CollError
 from . import _devices, _sparse, _tensors
-from ._work import OnDevice, Several, Work, done, together, translate
+from ._work import STARTED, STARTING, OnDevice, Several, Work, done, other_threads, together, translate
 
 _R = dist.ReduceOp
 _NAMES = {"SUM": "sum", "PRODUCT": "prod", "MIN": "min", "MAX": "max", "AVG": "avg", "BAND": "band", "BOR": "bor", "BXOR": "bxor"}
@@ -24,7 +24,6 @@ _NAMES = {"SUM": "sum", "PRODUCT": "prod", "MIN": "min", "MAX": "max", "AVG": "a
 OPS: dict[int, str] = {hash(getattr(_R, _name)): _ours for _name, _ours in _NAMES.items()}
 assert len(OPS) == len(_NAMES) and all(hash(_R(getattr(_R, n))) == hash(getattr(_R, n)) for n in _NAMES)
 assert hash(_R.PREMUL_SUM) not in OPS
-
 _DONE = done([])
 
 
@@ -41,7 +40,7 @@ def _placed(method: Any) -> Any:
     def call(self: Any, *args: Any, **words: Any) -> Any:
         device, tensors = _devices.place_of(method.__name__, [*zip(names, args), *words.items()])
         if device is None:
-            with self._lock:
+            with self._turn:
                 self._order(tensors, False)
                 work = method(self, *args, **words)
                 if not work._ended:
@@ -54,12 +53,14 @@ def _placed(method: Any) -> Any:
 
 
 class Collectives:
-    """Mixed into ProcessGroup, which has _call(), _on(), _comm, _stream, _lock, _size and _rank."""
+    """Mixed into ProcessGroup, which has _call(), _on(), _comm, _stream, _turn, _lock, _size and _rank."""
 
     # Of ProcessGroup.
     _comm: Any
     _call: Callable[..., Work]
+    _turn: Any
     _lock: Any
+    _run: Callable[..., Any]
     _size: int
     _rank: int
     _last: Any
@@ -79,22 +80,33 @@ class Collectives:
         if kind != _R.RedOpType.PREMUL_SUM or factor is None:
             raise ArgumentError(f"coll: there is no reduction {op}")
         self._order(inputs, True)
-        return "sum", [_tensors.check(t).detach() * factor for t in inputs]
+        return "sum", [_tensors.scaled(t, factor) for t in inputs]
+
+    def _apart(self, x: Tensor, out: Tensor, tensors: list[Tensor], at: int | None = None) -> Tensor:
+        """The input of a call, or a copy of it. Where it shares memory with the output, a call takes it only if it begins so many
+        elements behind the output, and another rank may have no such call."""
+        if not _tensors.overlap(x, out) or at is not None and x.data_ptr() == out.data_ptr() + at * out.element_size():
+            return x
+        self._order(tensors, True)
+        return x.clone()
 
     def allreduce(self, tensors: Any, opts: Any = None, timeout: Any = None) -> Work:
-        try:  # one tensor, blocking, no other call in progress: the short way
+        try:  # one tensor, blocking, no other call in progress, no other thread: the short way
             name = OPS[hash(opts.reduceOp)]
             (x,) = tensors
-            short = not opts.asyncOp and not self._collecting and not x.is_cuda
+            short = (not opts.asyncOp and not self._collecting and not x.is_cuda
+                     and (self._size == 1 or len(STARTING) + len(STARTED) < 2 or not other_threads()))
         except (AttributeError, KeyError, TypeError, ValueError):
             short = False
         if short:  # beyond that try: what a signal handler raises in the call is the caller's
             try:
-                with self._lock:
-                    if self._last is not None:
-                        self._settle()
-                    self._comm.all_reduce(x, name, out=x)
-                return _DONE
+                with self._lock:  # without a turn: whoever waits in one has a call that is not complete
+                    last = self._last
+                    if last is None or last.done():
+                        if last is not None:
+                            self._settle()
+                        self._comm.all_reduce(x, name, out=x)
+                        return _DONE
             except CollError as error:
                 if error.lost != "call":
                     raise translate(error, self._limit) from error
@@ -128,9 +140,9 @@ class Collectives:
         """Several calls, all made at once: the Work has ended when it is returned."""
         op, scaled = self._op(opts.reduceOp, tensors)
         try:
-            with self._lock:
+            with self._turn:
                 self._settle()
-                result = _sparse.all_reduce(self._comm, x if scaled is None else scaled[0], op)
+                result = _sparse.all_reduce(functools.partial(self._run, "all_gather"), self._size, x if scaled is None else scaled[0], op)
                 with torch.no_grad():  # a detached copy would get indices of its own
                     x.copy_(result)
         except CollError as error:
@@ -177,7 +189,8 @@ class Collectives:
         name, scaled = self._op(opts.reduceOp, parts)
         flat, after = _tensors.target(out)
         words = {"out": flat} if len(set(counts)) == 1 else {"out": flat, "counts": counts}
-        return self._call(opts, "reduce_scatter", (_tensors.joined_source(scaled or parts), name), words, list(outputs), after)
+        x = self._apart(_tensors.joined_source(scaled or parts), flat, parts, -_before(counts, self._rank))
+        return self._call(opts, "reduce_scatter", (x, name), words, list(outputs), after)
 
     @_placed
     def reduce_scatter_single(self, output: Tensor, input: Tensor, opts: Any = None) -> Work:
@@ -188,7 +201,7 @@ class Collectives:
                                 f"{output.numel()} of the output are needed")
         name, scaled = self._op(opts.reduceOp, [input])
         flat, after = _tensors.target(output)
-        x = _tensors.source(scaled[0] if scaled else input)
+        x = self._apart(_tensors.source(scaled[0] if scaled else input), flat, [input], -self._rank * flat.numel())
         return self._call(opts, "reduce_scatter", (x, name), {"out": flat}, [output], after)
 
     _reduce_scatter_base = reduce_scatter_single
@@ -227,7 +240,8 @@ class Collectives:
             raise ArgumentError(f"coll: all_gather: the input has {x.numel()} elements, output {self._rank} has {counts[self._rank]}")
         flat, after = _tensors.joined_target(parts)
         words = {"out": flat} if len(set(counts)) == 1 else {"out": flat, "counts": counts}
-        return self._call(opts, "all_gather", (_tensors.source(x),), words, outputs, after)
+        x = self._apart(_tensors.source(x), flat, [x], _before(counts, self._rank))
+        return self._call(opts, "all_gather", (x,), words, outputs, after)
 
     @_placed
     def all_gather_single(self, output: Tensor, input: Tensor, opts: Any = None) -> Work:
@@ -237,7 +251,9 @@ class Collectives:
             raise ArgumentError(f"coll: all_gather: the output has {output.numel()} elements, {self._size} times the "
                                 f"{input.numel()} of the input are needed")
         flat, after = _tensors.target(output)
-        return self._call(opts, "all_gather", (_tensors.source(input),), {"out": flat}, [output], after)
+        x = _tensors.source(input)
+        x = self._apart(x, flat, [input], self._rank * x.numel())
+        return self._call(opts, "all_gather", (x,), {"out": flat}, [output], after)
 
     _allgather_base = all_gather_single
 
@@ -264,16 +280,18 @@ class Collectives:
             opts = root if root is not None else _c10d.GatherOptions()
         x = _one("gather", inputs)
         words: dict[str, Any] = {"counts": [0] * self._size}
-        after = None
+        mine, after = _tensors.source(x), None
         if opts.rootRank == self._rank:
             parts = _one("gather", outputs)
             self._need_parts("gather", parts)
             _tensors.same_type("gather", [x, *parts])
             flat, after = _tensors.joined_target(parts)
-            words = {"out": flat, "counts": [t.numel() for t in parts]}
+            counts = [t.numel() for t in parts]
+            words = {"out": flat, "counts": counts}
+            mine = self._apart(mine, flat, [x], _before(counts, self._rank))
         elif outputs and outputs[0]:
             raise ArgumentError("coll: gather: outputs are for the root alone")
-        return self._call(opts, "gather", (_tensors.source(x), opts.rootRank), words, outputs, after)
+        return self._call(opts, "gather", (mine, opts.rootRank), words, outputs, after)
 
     @_placed
     def scatter(self, outputs: Any, inputs: Any, root: Any = None, timeout: Any = None) -> Work:
@@ -292,6 +310,8 @@ class Collectives:
         elif inputs and inputs[0]:
             raise ArgumentError("coll: scatter: inputs are for the root alone")
         flat, after = _tensors.target(out)
+        if x is not None:
+            x = self._apart(x, flat, parts, -_before(counts, self._rank))
         return self._call(opts, "scatter", (x, opts.rootRank), {"out": flat, "counts": counts}, [out], after)
 
     # ---- All to all ----
@@ -306,7 +326,7 @@ class Collectives:
         flat, after = _tensors.target(output)
         # With counts always: a rank whose parts are equal may give no sizes while others do.
         words = {"out": flat, "in_counts": sent, "out_counts": got}
-        return self._call(opts, "all_to_all", (_tensors.source(input),), words, [output], after)
+        return self._call(opts, "all_to_all", (self._apart(_tensors.source(input), flat, [input]),), words, [output], after)
 
     alltoall_base = all_to_all_single
 
@@ -335,7 +355,8 @@ class Collectives:
         _tensors.same_type("all_to_all", [*outputs, *inputs])
         flat, after = _tensors.joined_target(outputs)
         words = {"out": flat, "in_counts": [t.numel() for t in inputs], "out_counts": [t.numel() for t in outputs]}
-        return self._call(opts, "all_to_all", (_tensors.joined_source(inputs),), words, list(outputs), after)
+        x = self._apart(_tensors.joined_source(inputs), flat, list(inputs))
+        return self._call(opts, "all_to_all", (x,), words, list(outputs), after)
 
     all_to_all = alltoall
 
@@ -364,6 +385,11 @@ class Collectives:
 
     _begin: Any
     _limit: float
+
+
+def _before(counts: list[int], rank: int) -> int:
+    """Where the part of a rank begins."""
+    return sum(counts[:rank])
 
 
 def _one(what: str, tensors: Any) -> Any:

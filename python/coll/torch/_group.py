@@ -2,7 +2,12 @@
 
 Blocking calls (asyncOp false) run in the caller. Others go on the group's stream, one after the other. A blocking call waits for
 those before it, so all calls of a group run in the order in which they were made. Threads of torch (autograd, hooks, futures) call
-side by side: `_lock` makes the order of their calls that of its owners.
+side by side.
+
+Two locks, taken in this order. `_turn` is held during a collective, also while it waits: the order of collectives is that of its
+owners. `_lock` is held while something is handed to the communicator, which takes one thread at a time, and for the lists. Messages
+take `_lock` alone, so a thread can send or receive while another one waits in a collective. For that, a blocking call goes on the
+stream where the process has other threads; where it has none, it goes into the communicator, which is faster.
 
 Calls with CUDA tensors have a communicator and a stream of their own: the lane of the group (_devices.py). It is made by the first
 of these calls, which all ranks of the group make, on the device of its tensors.
@@ -19,13 +24,14 @@ from typing import Any, Callable, Iterator
 
 import torch
 import torch.distributed as dist
+import torch.distributed.distributed_c10d as _c10d
 
 from .. import _comm
 from .._errors import CollError, UnsupportedError
 from . import _devices, _tensors
 from ._collectives import Collectives
 from ._pairs import Pairs
-from ._work import Receive, Several, Work, done, milliseconds, on_device, seconds, translate
+from ._work import Receive, Several, Work, done, milliseconds, on_device, other_threads, seconds, translate
 
 _CPU, _CUDA = torch.device("cpu"), torch.device("cuda")
 
@@ -41,13 +47,14 @@ class ProcessGroup(Collectives, Pairs, dist.ProcessGroup):  # type: ignore[misc]
         self._rank: int = comm.rank
         self._size: int = comm.size
         self._limit = limit
+        self._turn = threading.RLock()
         self._lock = threading.RLock()
         self._stream: Any = None
         self._last: Any = None  # the last call on the stream, if it may be unfinished
         self._works: deque[Work] = deque()  # unfinished ones that somebody must finish, in order
         self._receives: deque[Work] = deque()  # the same, which end in any order
-        self._in_use: set[int] = set()  # storages of unfinished calls; those of calls that copy their results
-        self._written_back: set[int] = set()
+        self._in_use = _tensors.Ranges()  # memory of unfinished calls; that of calls that copy their results
+        self._written_back = _tensors.Ranges()
         self._collecting: dict[int, list[Work]] = {}  # for threads
         self._idle: list[Any] = []
         self._sending: list[tuple[Any, Any]] = []
@@ -69,20 +76,17 @@ class ProcessGroup(Collectives, Pairs, dist.ProcessGroup):  # type: ignore[misc]
         """One collective. Blocking: it has ended, and `after` has run. Else its Work."""
         later = getattr(opts, "asyncOp", True) or self._collected() is not None
         try:
-            with self._lock:
+            with self._turn:
                 if self._active is not None:
                     return self._call_in_lane(method, args, words, value, after)
                 if not later:
                     if self._last is not None:
                         self._settle()
-                    getattr(self._comm, method)(*args, **words)
+                    self._run(method, *args, **words)
                     if after is not None:
                         after()
                     return done(value)
-                if self._stream is None:
-                    self._stream = self._comm.stream()
-                part = getattr(self._comm, method)(*args, **words, stream=self._stream)
-                self._last = part
+                part = self._start(method, args, words)
         except CollError as error:
             if self._active is not None:
                 self._active[0].told = True
@@ -93,6 +97,30 @@ class ProcessGroup(Collectives, Pairs, dist.ProcessGroup):  # type: ignore[misc]
         work._value = value
         self._begin(work)
         return work
+
+    def _start(self, method: str, args: tuple[Any, ...], words: dict[str, Any]) -> Any:
+        """The work of a call on the stream."""
+        with self._lock:
+            if self._stream is None:
+                self._stream = self._comm.stream()
+            self._last = getattr(self._comm, method)(*args, **words, stream=self._stream)
+        return self._last
+
+    def _run(self, method: str, *args: Any, **words: Any) -> Any:
+        """The result of a blocking call. Messages of other threads pass it by."""
+        if self._size == 1 or not other_threads():
+            with self._lock:
+                return getattr(self._comm, method)(*args, **words)
+        part = self._start(method, args, words)
+        try:
+            result = part.result()
+        except CollError:
+            raise
+        except BaseException:  # of a signal handler: as in a call without a stream
+            self._comm.abort("interrupted")
+            raise
+        self._last = None
+        return result
 
     def _call_in_lane(self, method: str, args: tuple[Any, ...], words: dict[str, Any], value: Any,
                       after: Callable[[], None] | None) -> Work:
@@ -114,7 +142,7 @@ class ProcessGroup(Collectives, Pairs, dist.ProcessGroup):  # type: ignore[misc]
     @contextlib.contextmanager
     def _on(self, device: torch.device, tensors: list[torch.Tensor]) -> Iterator[None]:
         """Calls of this thread go into the lane of the device."""
-        with self._lock:
+        with self._turn:
             if self._active is not None:  # calls that are made together
                 yield
                 return
@@ -128,7 +156,7 @@ class ProcessGroup(Collectives, Pairs, dist.ProcessGroup):  # type: ignore[misc]
 
     def open_device(self, device: torch.device) -> None:
         """Make the lane before the first call. All ranks of the group do, each with its device."""
-        with self._lock:
+        with self._turn:
             self._lane_on(device)
 
     def _lane_on(self, device: torch.device) -> Any:
@@ -151,13 +179,13 @@ class ProcessGroup(Collectives, Pairs, dist.ProcessGroup):  # type: ignore[misc]
         self._settle()
         above: Any = self._parent._lane if self._parent is not None else None
         mine = torch.tensor([above is not None and above.device == device], dtype=torch.uint8)
-        if bool(self._comm.all_gather(mine).all()):
-            with self._parent._lock:  # type: ignore[union-attr]
+        if bool(self._run("all_gather", mine).all()):
+            with self._parent._turn:  # type: ignore[union-attr]
                 return above.comm.group(self._ranks, _tag_of(self._name))
 
         def exchange(mine: bytes) -> bytes:
             everything = bytearray(len(mine) * self._size)
-            self._comm.all_gather(mine, out=everything)
+            self._run("all_gather", mine, out=everything)
             return bytes(everything)
 
         return _comm.init(self._rank, self._size, exchange=exchange, device=device.index,
@@ -189,28 +217,29 @@ class ProcessGroup(Collectives, Pairs, dist.ProcessGroup):  # type: ignore[misc]
         if self._last is not None:
             self._last.exception()
             self._last = None
-        self._works = deque(work for work in self._works if not work.is_completed())
+        with self._lock:
+            self._works = deque(work for work in self._works if not work.is_completed())
         if not self._works:
-            self._in_use, self._written_back = set(), set()
+            self._in_use, self._written_back = _tensors.Ranges(), _tensors.Ranges()
 
     def _order(self, tensors: list[torch.Tensor], copied: bool) -> None:
-        """Before a call with these tensors: those that are not contiguous, and lists, are copied in the call, and written when its end
-        is seen. What an unfinished call does with the same memory comes first. copied: they are in any case."""
+        """Before a call with these tensors: those that are not contiguous, lazy views, and lists, are copied in the call, and written when
+        its end is seen. What an unfinished call does with the same memory comes first. copied: they are in any case."""
         if self._last is None:
             return
         if self._last.done() and not self._works:
             self._settle()
             return
-        copied = copied or len(tensors) > 2 or not all(t.is_contiguous() for t in tensors)
+        copied = copied or len(tensors) > 2 or not all(_tensors.is_plain(t) for t in tensors)
         mine = _tensors.memory_of(tensors)
-        if mine & self._written_back or copied and mine & self._in_use:
+        if self._written_back.meet(mine) or copied and self._in_use.meet(mine):
             self._settle()
 
     def _remember(self, work: Work, tensors: list[torch.Tensor]) -> None:
         mine = _tensors.memory_of(tensors)
-        self._in_use |= mine
+        self._in_use.add(mine)
         if work._after is not None or isinstance(work, Several):
-            self._written_back |= mine
+            self._written_back.add(mine)
 
     def barrier(self, opts: Any = None, timeout: Any = None) -> Work:
         limit = seconds(opts) if isinstance(opts, timedelta) else seconds(timeout if timeout is not None else
@@ -220,20 +249,20 @@ class ProcessGroup(Collectives, Pairs, dist.ProcessGroup):  # type: ignore[misc]
         if opts is not None and not opts.asyncOp and limit is not None and limit != self._limit:
             return self._barrier_within(opts, limit)
         if opts is not None and not opts.asyncOp:
-            with self._lock:
+            with self._turn:
                 self._settle()
         return self._call(opts, "barrier", (), {}, [])
 
     def _settle_device(self) -> None:
         """What was done on the device before ends before a barrier, which is a call of the host."""
-        with self._lock:
+        with self._turn:
             error = self._lane.settle() if self._lane is not None else None
             if error is not None:
                 self._lane.told = True
                 raise translate(error, self._limit) from error
 
     def _barrier_within(self, opts: Any, limit: float) -> Work:
-        with self._lock, self._within(limit):
+        with self._turn, self._within(limit):
             return self._call(opts, "barrier", (), {}, [])
 
     @contextlib.contextmanager
@@ -342,21 +371,22 @@ class ProcessGroup(Collectives, Pairs, dist.ProcessGroup):  # type: ignore[misc]
         if limit is None:
             raise ValueError(f"coll: a time limit is more than 0, not {timeout}")
         self._limit = limit
-        with self._lock:
+        with self._turn:
             self._set_limits()
 
     _set_default_timeout = set_timeout
 
     def _set_limits(self) -> None:
         # A silent peer is given up after 30 s unless the program is in more of a hurry.
-        for comm in [self._comm] if self._lane is None else [self._comm, self._lane.comm]:
-            comm.set_timeout(self._limit if self._limit < 30 else None, self._limit)
+        with self._lock:
+            for comm in [self._comm] if self._lane is None else [self._comm, self._lane.comm]:
+                comm.set_timeout(self._limit if self._limit < 30 else None, self._limit)
 
     # ---- Children ----
 
     def split_group(self, new_ranks: Any, timeout: Any = None, opts: Any = None, group_name: Any = None, group_desc: Any = None,
                     device_types: Any = None) -> ProcessGroup | None:
-        """The ranks listed, which are ranks of this group, as a group. Collective over them."""
+        """The ranks listed, which are ranks of this group, as a group that torch.distributed takes. Collective over them."""
         ranks = [int(r) for r in new_ranks]
         for device in device_types or []:
             self._get_backend(device)
@@ -368,14 +398,22 @@ class ProcessGroup(Collectives, Pairs, dist.ProcessGroup):  # type: ignore[misc]
         child = ProcessGroup(self.make_child(ranks, name), dist.PrefixStore(f"{name}/", self._store), limit, name, self, ranks)
         if group_desc:
             child._set_group_desc(group_desc)
+        self._make_known(child, ranks)
         return child
 
     splitGroup = split_group
 
+    def _make_known(self, child: ProcessGroup, ranks: list[int]) -> None:
+        """Put a child into torch's lists of groups, as new_group() does, if this group is there and the name of the child is new."""
+        above = {mine: rank for rank, mine in _c10d._world.pg_group_ranks.get(self, {}).items()}
+        if above and child._name not in _c10d._world.pg_names.values():
+            _c10d._register_pg_in_world(child, _c10d._world.pg_map[self][0], child._store, child._name,
+                                        _c10d._world.pg_backend_config[self], {above[r]: i for i, r in enumerate(ranks)})
+
     def make_child(self, ranks: list[int], name: str) -> Any:
         """A communicator of ranks of this group. The name keeps apart groups of the same ranks that are made side by side."""
         try:
-            with self._lock:
+            with self._turn, self._lock:
                 return self._comm.group(ranks, _tag_of(name))
         except CollError as error:
             raise translate(error, self._limit) from error
@@ -398,7 +436,7 @@ class ProcessGroup(Collectives, Pairs, dist.ProcessGroup):  # type: ignore[misc]
         if self._gone:
             return
         self._gone = True
-        with self._lock:
+        with self._turn, self._lock:
             lane, self._lane = self._lane, None
             error = _end_lane(lane) if lane is not None else None
             if not self._comm.closed:

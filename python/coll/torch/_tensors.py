@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Sequence
+from bisect import bisect_left, bisect_right
+from typing import Any, Callable, Iterable, Sequence
 
 import torch
 from torch import Tensor
@@ -39,7 +40,7 @@ def source(tensor: Tensor) -> Tensor:
 def target(tensor: Tensor) -> tuple[Tensor, Callable[[], None] | None]:
     """What is written, as one axis, and what copies it to its place, if it does not lie there."""
     tensor = check(tensor).detach()
-    if tensor.is_contiguous() and not tensor.is_conj() and not tensor.is_neg():
+    if is_plain(tensor):
         flat = tensor.view(-1)
         return flat.view(torch.uint8) if tensor.dtype in _PACKED else flat, None
     made = tensor.new_empty(tensor.shape)
@@ -55,9 +56,77 @@ def both(tensor: Tensor) -> tuple[Tensor, Callable[[], None] | None]:
     return flat, after
 
 
-def memory_of(tensors: Sequence[Tensor]) -> set[int]:
-    """The storages that they lie in."""
-    return {t.untyped_storage().data_ptr() for t in tensors if t.layout is torch.strided}
+def is_plain(tensor: Tensor) -> bool:
+    """Whether calls read and write it where it lies."""
+    return tensor.layout is torch.strided and tensor.is_contiguous() and not tensor.is_conj() and not tensor.is_neg()
+
+
+def memory_of(tensors: Sequence[Tensor]) -> list[tuple[int, int]]:
+    """The addresses of the storages that they lie in: the first, and that behind the last."""
+    found: list[tuple[int, int]] = []
+    for t in tensors:
+        if t.layout is torch.strided:
+            storage = t.untyped_storage()
+            first, length = storage.data_ptr(), storage.nbytes()
+            if length and (first, first + length) not in found[-1:]:
+                found.append((first, first + length))
+    return found
+
+
+class Ranges:
+    """Pieces of memory. Storages that begin at different addresses may overlap, such as those of arrays of numpy. What touches is
+    one piece, so the pieces are in order and apart."""
+
+    def __init__(self) -> None:
+        self.firsts: list[int] = []
+        self.ends: list[int] = []
+
+    def add(self, pieces: Iterable[tuple[int, int]]) -> None:
+        for first, end in pieces:
+            i, j = bisect_left(self.ends, first), bisect_right(self.firsts, end)
+            if i < j:
+                first, end = min(first, self.firsts[i]), max(end, self.ends[j - 1])
+            self.firsts[i:j] = [first]
+            self.ends[i:j] = [end]
+
+    def meet(self, pieces: Iterable[tuple[int, int]]) -> bool:
+        for first, end in pieces:
+            before = bisect_left(self.firsts, end)
+            if before and self.ends[before - 1] > first:
+                return True
+        return False
+
+
+def overlap(x: Tensor, out: Tensor) -> bool:
+    """Whether flat tensors share memory. Of those that are not contiguous the package makes copies."""
+    first, begin = x.data_ptr(), out.data_ptr()
+    return bool(x.is_contiguous() and first < begin + out.numel() * out.element_size() and begin < first + x.numel() * x.element_size()
+                and x.device == out.device)
+
+
+def scaled(tensor: Tensor, factor: Any) -> Tensor:
+    """The tensor times the factor of a premultiplied sum, in the type of the tensor."""
+    t = check(tensor).detach()
+    if not t.is_floating_point() and not t.is_complex():
+        return _scaled_integers(t, factor.item() if isinstance(factor, Tensor) else factor)
+    if isinstance(factor, Tensor):
+        factor = factor.detach().reshape(())
+    wide = t.to(torch.float32) if t.element_size() == 1 else t  # torch does not multiply types of one byte
+    return (wide * (factor.to(wide.dtype) if isinstance(factor, Tensor) else factor)).to(t.dtype)
+
+
+def _scaled_integers(t: Tensor, factor: Any) -> Tensor:
+    if t.dtype == torch.bool:
+        raise UnsupportedError("coll: there is no premultiplied sum of tensors of type bool")
+    limits = torch.iinfo(t.dtype)
+    if not limits.min <= factor <= limits.max or factor != int(factor):
+        raise ArgumentError(f"coll: a premultiplied sum of tensors of type {t.dtype} needs a factor of that type, not {factor}")
+    factor = int(factor)
+    signed = {torch.uint16: torch.int16, torch.uint32: torch.int32, torch.uint64: torch.int64}.get(t.dtype)
+    if signed is None:
+        return t * factor
+    # torch does not multiply these. The bits of the product are those of the signed type.
+    return (t.contiguous().view(signed) * (factor if factor <= torch.iinfo(signed).max else factor - limits.max - 1)).view(t.dtype)
 
 
 def _write(tensor: Tensor, made: Tensor) -> None:

@@ -20,6 +20,7 @@ from torch.distributed import DistBackendError
 from torch.distributed import Work as _Base
 
 from .._errors import CancelledError, CollError, PeerLate
+from .._work import sleeping
 from . import _devices
 
 
@@ -36,6 +37,16 @@ def translate(error: BaseException, limit_s: float | None = None) -> BaseExcepti
     made: BaseException = DistBackendError(text)
     made.__cause__ = error
     return made
+
+
+# The threads of Python. One is in the second list until it is in the first. threading.active_count() takes three times as long.
+STARTED: Any = getattr(threading, "_active", (0, 0))
+STARTING: Any = getattr(threading, "_limbo", (0, 0))
+
+
+def other_threads() -> bool:
+    """Whether this process has threads of Python, other than this one, that may make calls."""
+    return len(STARTING) + len(STARTED) > 1 and threading.active_count() - sleeping() > 1
 
 
 def seconds(timeout: Any) -> float | None:
