@@ -334,12 +334,14 @@ static bool copy_ahead(struct coll_comm *comm)
  * wait until they stop. */
 static bool visit_running(struct coll_comm *comm, uint64_t now)
 {
-	const bool captured = coll_capture_poll(comm);
-	const bool ahead = comm->inflight.stalled && copy_ahead(comm);
-	const bool moved = poll_running(comm) || captured || ahead;
+	bool moved = coll_capture_poll(comm);
 
+	/* In front of what may end the last request: behind that the communicator is its thread's. */
 	if (comm->failed)
 		release_streams(comm);
+	if (comm->inflight.stalled)
+		moved |= copy_ahead(comm);
+	moved |= poll_running(comm);
 
 	if (moved && comm->inflight.pending > 0 &&
 	    atomic_load_explicit(&comm->attention, memory_order_relaxed) & COLL_ATTENTION_ALARM)
