@@ -34,7 +34,13 @@ struct soft_range {
 	bool host;
 };
 
-enum { SOFT_RANGES = 16 };
+enum { SOFT_RANGES = 64 };
+
+/* Where the range of an address is kept. Blocks that a kernel uses together often lie at a round distance. */
+static inline unsigned soft_range_of(uintptr_t address)
+{
+	return (uint32_t)(address >> 16) * 2654435769U >> 26;
+}
 
 /* The running thread of a kernel. ranges: those found last, for all threads of the queue. */
 struct soft_thread {
@@ -59,7 +65,7 @@ void *soft_find(const void *address, unsigned len) __attribute__((visibility("hi
 SOFT_FINDS soft_word_at(const void *address, unsigned len)
 {
 	const uintptr_t a = (uintptr_t)address;
-	const struct soft_range *r = &soft_self->ranges[a >> 16 & (SOFT_RANGES - 1)];
+	const struct soft_range *r = &soft_self->ranges[soft_range_of(a)];
 
 	if (__builtin_expect(a >= r->lo && a + len <= r->hi && !(a & (len - 1)), 1))
 		return (void *)(a + (uintptr_t)r->delta);
@@ -70,7 +76,7 @@ SOFT_FINDS soft_at(const void *address, unsigned len)
 {
 	void *at = soft_word_at(address, len);
 
-	soft_self->ranges[(uintptr_t)address >> 16 & (SOFT_RANGES - 1)].bytes += len;
+	soft_self->ranges[soft_range_of((uintptr_t)address)].bytes += len;
 	return at;
 }
 
@@ -115,12 +121,12 @@ struct soft_kernel {
 
 void soft_kernel_add(struct soft_kernel *kernel) __attribute__((visibility("hidden")));
 
-/* The head of a kernel's definition; its body follows, and sees the argument as `args`. */
+/* The head of a kernel's definition; its body follows, and sees the arguments as `*soft_args`. */
 #define SOFT_KERNEL(kernel, args_type)                                                              \
-	static void kernel(args_type args);                                                         \
-	static void kernel##_call(const void *args)                                                 \
+	static void kernel(const args_type *soft_args);                                             \
+	static void kernel##_call(const void *soft_args)                                            \
 	{                                                                                           \
-		kernel(*(const args_type *)args);                                                   \
+		kernel(soft_args);                                                                  \
 	}                                                                                           \
 	__attribute__((constructor)) static void kernel##_add(void)                                 \
 	{                                                                                           \
@@ -128,6 +134,6 @@ void soft_kernel_add(struct soft_kernel *kernel) __attribute__((visibility("hidd
                                                                                                     \
 		soft_kernel_add(&self);                                                             \
 	}                                                                                           \
-	static void kernel(args_type args)
+	static void kernel(const args_type *soft_args)
 
 #endif

@@ -46,6 +46,8 @@ struct fibre {
 	struct soft_thread self; /* first: soft_self is the fibre */
 	void *sp;
 	char *stack;
+	size_t colour; /* bytes left free at the top: tops at the same place of every page would share few lines of a
+	                  cache */
 	enum state state;
 	struct fibre *next;
 #ifdef WITH_ASAN
@@ -59,6 +61,7 @@ struct runner {
 	const struct soft_launch *launch;
 	void *sp; /* of the scheduler */
 	struct fibre *pool;
+	size_t fibres; /* made so far */
 	struct fibre *block[THREADS_MAX];
 	struct soft_range ranges[SOFT_RANGES];
 	CUresult fault;
@@ -161,7 +164,7 @@ static void resume(struct fibre *f)
 
 static void stack_reset(struct fibre *f)
 {
-	void **sp = (void **)(f->stack + STACK_LEN) - SAVED_WORDS - 3;
+	void **sp = (void **)(f->stack + STACK_LEN - f->colour) - SAVED_WORDS - 3;
 
 #ifdef WITH_ASAN
 	__asan_unpoison_memory_region(f->stack, STACK_LEN);
@@ -192,6 +195,7 @@ static struct fibre *fibre_take(void)
 	if (f->stack == MAP_FAILED || mprotect(f->stack, GUARD_LEN, PROT_NONE))
 		abort();
 	f->stack += GUARD_LEN;
+	f->colour = runner->fibres++ * 256 % 4096;
 	stack_reset(f);
 	return f;
 }
@@ -236,7 +240,7 @@ void *soft_find(const void *address, unsigned len)
 	if (!at)
 		fault(CUDA_ERROR_ILLEGAL_ADDRESS);
 	b = soft_block_at(a);
-	range = &runner->ranges[a >> 16 & (SOFT_RANGES - 1)];
+	range = &runner->ranges[soft_range_of(a)];
 	count_host(range);
 	*range = (struct soft_range){.host = soft_is_host(b)};
 	if (b->kind != SOFT_IPC) { /* whose owner may free it at any time */

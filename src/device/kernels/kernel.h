@@ -168,6 +168,7 @@ KERNEL_INLINE uint32_t kernel_atomic_add(uint64_t p, uint32_t v)
 #endif
 #if defined(SOFTCUDA_KERNEL_HOST_H)
 #define KERNEL(name, tag)       SOFT_KERNEL(name, struct tag)
+#define args                    (*soft_args) /* which all threads share: copies of it would be most of their work */
 #define KERNEL_INLINE           static inline __attribute__((always_inline, unused))
 #define KERNEL_UNROLL           /* none */
 #define KERNEL_ROLLED           /* none */
