@@ -17,6 +17,8 @@ static struct {
 	int (*to_device)(uint64_t dst, const void *src, size_t len_bytes, void *stream);
 	int (*to_host)(void *dst, uint64_t src, size_t len_bytes, void *stream);
 	int (*synchronize)(void *stream);
+	int (*pci_address)(char *text, int len_bytes, int ordinal);
+	int (*name)(char *text, int len_bytes, int ordinal);
 	bool whole;
 } cuda;
 
@@ -34,8 +36,10 @@ static void load(void)
 	*(void **)&cuda.to_device = dlsym(handle, "cuMemcpyHtoDAsync_v2");
 	*(void **)&cuda.to_host = dlsym(handle, "cuMemcpyDtoHAsync_v2");
 	*(void **)&cuda.synchronize = dlsym(handle, "cuStreamSynchronize");
+	*(void **)&cuda.pci_address = dlsym(handle, "cuDeviceGetPCIBusId");
+	*(void **)&cuda.name = dlsym(handle, "cuDeviceGetName");
 	cuda.whole = cuda.pointer_attribute && cuda.set_context && cuda.device_context && cuda.to_device &&
-	             cuda.to_host && cuda.synchronize;
+	             cuda.to_host && cuda.synchronize && cuda.pci_address && cuda.name;
 }
 
 static bool loaded(void)
@@ -80,4 +84,14 @@ coll_status perf_device_read(void *host, const void *device, size_t len_bytes)
 	    cuda.synchronize(NULL) != 0)
 		return COLL_ERR_SYSTEM;
 	return COLL_OK;
+}
+
+bool perf_device_gpu(const void *device, struct perf_gpu *gpu)
+{
+	char address[16];
+
+	return loaded() && cuda.pointer_attribute(&gpu->ordinal, POINTER_ORDINAL, (uint64_t)(uintptr_t)device) == 0 &&
+	       cuda.name(gpu->name, sizeof(gpu->name), gpu->ordinal) == 0 &&
+	       cuda.pci_address(address, sizeof(address), gpu->ordinal) == 0 &&
+	       sscanf(address, "%x:%x:%x", &gpu->domain, &gpu->bus, &gpu->slot) == 3;
 }

@@ -6,6 +6,7 @@
  * Exit status: 0 all right; 1 wrong values, or a call failed; 2 bad arguments;
  * 3 the time of -T ran out.
  */
+#include <assert.h>
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
@@ -437,10 +438,18 @@ static void release(struct session *s)
 /* Rank 0 opens the JSON file; all learn whether it could. */
 static coll_status begin_report(struct session *s, bool *opened)
 {
-	uint64_t mine[] = {[PERF_PID] = (uint64_t)getpid(),
-	                   [PERF_OPENED] = 1,
-	                   [PERF_LOCAL_RANK] = (uint64_t)coll_comm_local_rank(s->comm)};
+	struct perf_gpu gpu = {.ordinal = coll_comm_local_rank(s->comm), .name = "CPU"};
+	uint64_t mine[PERF_BEGIN] = {[PERF_PID] = (uint64_t)getpid(), [PERF_OPENED] = 1};
 	coll_status status;
+
+	static_assert(sizeof(gpu.name) == PERF_NAME_WORDS * sizeof(*mine), "a name fits");
+	if (s->device[0] && !perf_device_gpu(s->device[0], &gpu))
+		strcpy(gpu.name, "unknown device");
+	mine[PERF_DEVICE] = (uint64_t)gpu.ordinal;
+	mine[PERF_DOMAIN] = gpu.domain;
+	mine[PERF_BUS] = gpu.bus;
+	mine[PERF_SLOT] = gpu.slot;
+	memcpy(&mine[PERF_NAME], gpu.name, sizeof(gpu.name));
 
 	s->report.table = s->rank == 0 ? stdout : NULL;
 	if (s->rank == 0 && s->args.json) {
@@ -449,7 +458,7 @@ static coll_status begin_report(struct session *s, bool *opened)
 			fprintf(stderr, "%s: %s: %s\n", s->what->program, s->args.json, strerror(errno));
 		mine[PERF_OPENED] = s->report.json != NULL;
 	}
-	status = perf_exchange(s->comm, mine, 3, s->numbers);
+	status = perf_exchange(s->comm, mine, PERF_BEGIN, s->numbers);
 	*opened = status != COLL_OK || s->numbers[0].word[PERF_OPENED];
 	if (status == COLL_OK && *opened)
 		perf_report_begin(&s->report, s->what, &s->args, s->comm, s->numbers);

@@ -153,7 +153,7 @@ coll_status perf_job_create(const struct perf_job *job, int index, coll_comm **c
 
 /* ---- Numbers between ranks (exchange.c) ---- */
 
-enum { PERF_NUMBERS = 4 };
+enum { PERF_NUMBERS = 16 };
 struct perf_numbers {
 	uint64_t word[PERF_NUMBERS];
 	uint64_t checksum;
@@ -166,6 +166,13 @@ coll_status perf_exchange(coll_comm *comm, const uint64_t *mine, int count, stru
 
 coll_status perf_device_write(void *device, const void *host, size_t len_bytes);
 coll_status perf_device_read(void *host, const void *device, size_t len_bytes);
+/* The GPU that has the memory at `device`. */
+struct perf_gpu {
+	int ordinal;
+	unsigned domain, bus, slot; /* on PCI */
+	char name[64];
+};
+bool perf_device_gpu(const void *device, struct perf_gpu *gpu);
 
 /* ---- Timing (measure.c) and report (report.c) ---- */
 
@@ -232,8 +239,10 @@ struct perf_report {
 	uint64_t wrong;
 };
 
-/* Words of each rank's numbers for perf_report_begin(). */
-enum { PERF_PID, PERF_OPENED, PERF_LOCAL_RANK };
+/* Words of each rank's numbers for perf_report_begin(). Without a device: the rank's place on its host, PCI address 0,
+ * the name "CPU". */
+enum { PERF_PID, PERF_OPENED, PERF_DEVICE, PERF_DOMAIN, PERF_BUS, PERF_SLOT, PERF_NAME, PERF_NAME_WORDS = 8 };
+enum { PERF_BEGIN = PERF_NAME + PERF_NAME_WORDS };
 void perf_report_begin(struct perf_report *r, const struct perf_collective *what, const struct perf_args *args,
                        coll_comm *comm, const struct perf_numbers *ranks);
 void perf_report_row(struct perf_report *r, const struct perf_row *row);

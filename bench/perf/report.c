@@ -8,7 +8,7 @@
 
 #include "perf.h"
 
-/* The lines before the table. Device: the rank's place on its host; a processor has no PCI address. */
+/* The lines before the table. */
 static void print_configuration(const struct perf_report *r, coll_comm *comm, const struct perf_numbers *ranks)
 {
 	const struct perf_args *a = r->args;
@@ -26,10 +26,16 @@ static void print_configuration(const struct perf_report *r, coll_comm *comm, co
 	if (!r->what->in_place)
 		fprintf(r->table, "# There is no form in place: those columns hold a second run of the call\n");
 	fprintf(r->table, "#\n# Using devices\n");
-	for (int i = 0; i < size; i++)
-		fprintf(r->table, "#  Rank %2d Group %2d Pid %6lld on %10s device %2d [0000:00:00] CPU\n", i, 0,
-		        (long long)ranks[i].word[PERF_PID], coll_comm_host(comm, i) ? coll_comm_host(comm, i) : "?",
-		        (int)ranks[i].word[PERF_LOCAL_RANK]);
+	for (int i = 0; i < size; i++) {
+		const uint64_t *w = ranks[i].word;
+		char name[PERF_NAME_WORDS * sizeof(*w)];
+
+		memcpy(name, &w[PERF_NAME], sizeof(name));
+		fprintf(r->table, "#  Rank %2d Group %2d Pid %6lld on %10s device %2d [%04x:%02x:%02x] %.*s\n", i, 0,
+		        (long long)w[PERF_PID], coll_comm_host(comm, i) ? coll_comm_host(comm, i) : "?",
+		        (int)w[PERF_DEVICE], (unsigned)w[PERF_DOMAIN], (unsigned)w[PERF_BUS], (unsigned)w[PERF_SLOT],
+		        (int)sizeof(name) - 1, name);
+	}
 	fprintf(r->table, "#\n");
 }
 

@@ -24,7 +24,7 @@ NUMBER = r"\d+(\.\d+)?"  # no exponent, no sign: readers match [\d.]+
 COLUMNS = [r"\d+", r"\d+", "|".join(TYPES), "|".join(OPS), r"-?\d+"] + 2 * [NUMBER, NUMBER, NUMBER, r"\d+|N/A"]
 CONFIG = (r"# nThread \d+ nGpus \d+ minBytes \d+ maxBytes \d+ step: \d+\((factor|bytes)\) warmup iters: \d+ iters: \d+ "
           r"agg iters: \d+ validation: \d+ graph: \d+ unalign: \d+")
-DEVICE = r"#  Rank +(\d+) Group +\d+ Pid +\d+ on +\S+ device +\d+ \[[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\] \S+"
+DEVICE = r"#  Rank +(\d+) Group +\d+ Pid +\d+ on +\S+ device +\d+ \[[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\] .+"
 
 
 class Broken(Exception):
