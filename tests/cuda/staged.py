@@ -6,7 +6,7 @@ usage: staged.py BUILD-DIRECTORY few|suite|soak [ONLY [SEEDS]]
   few    one of each kind, for builds with sanitizers
   suite  100 seeds of a fixed script, random scripts, planted defects: ranks 2 and 3, shm and tcp (1 minute)
   soak   seeds: SEEDS of the fixed script (10 000); death: 300 events; matrix: ranks, types, operations, transports,
-         hosts, threads; scripts: random ones (two hours in all)
+         hosts, threads; scripts: random ones (an hour in all)
   ONLY   the cases whose name has this text
 
 The last line is `N passed, N failed, N skipped`.
