@@ -100,7 +100,9 @@ class Cases:
                                            "16", "-n", "1", "-w", "0", "--details"),
                               env=self.env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=120)
         rows = [line.split() for line in done.stdout.splitlines() if "#" not in line and len(line.split()) > 8]
-        self.say(name, done.returncode == 0 and len(rows) >= 3 and all(row[-1].startswith(of_program) for row in rows), done.stdout)
+        named = done.stdout.count("device  0 [0000:a0:00] softcuda device 0 (no GPU)") == 2
+        self.say(name, done.returncode == 0 and named and len(rows) >= 3 and all(row[-1].startswith(of_program) for row in rows),
+                 done.stdout)
 
     # A small call in steady state: in and out of place, a loop for the mean and one for the percentiles, so that 100 iterations
     # are 400 calls.

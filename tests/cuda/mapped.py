@@ -92,8 +92,8 @@ class Suite(Cases):
         self.case(f"{name}: long scripts 4", self.collrun(4, *self.scripts(310, 1, 20, 3000000)), links)
         self.case(f"{name}: scripts threads 4", self.scripts("-t", 4, 320, 2, 40), dict(links, COLL_DEVICE="cuda:0,1,2,3"))
 
-    # coll-info names what a driver lacks, beside the driver and beside the device. This
-    # driver takes the PTX of every compiler.
+    # coll-info names what a driver lacks, beside the driver and beside the device.
+    # This driver takes the PTX of every compiler.
     def abilities(self):
         for missing, lacks in (("", ""), ("cuStreamBatchMemOp", "batch"), ("cuMemCreate,cuIpcOpenMemHandle", "vmm ipc"),
                                ("cuUserObjectCreate", "capture")):

@@ -34,12 +34,12 @@ struct soft_range {
 	bool host;
 };
 
-enum { SOFT_RANGES = 64 };
+enum { SOFT_RANGE_BITS = 6, SOFT_RANGES = 1 << SOFT_RANGE_BITS };
 
 /* Where the range of an address is kept. Blocks that a kernel uses together often lie at a round distance. */
 static inline unsigned soft_range_of(uintptr_t address)
 {
-	return (uint32_t)(address >> 16) * 2654435769U >> 26;
+	return (uint32_t)(address >> 16) * 2654435769U >> (32 - SOFT_RANGE_BITS);
 }
 
 /* The running thread of a kernel. ranges: those found last, for all threads of the queue. */

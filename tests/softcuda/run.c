@@ -46,8 +46,6 @@ struct fibre {
 	struct soft_thread self; /* first: soft_self is the fibre */
 	void *sp;
 	char *stack;
-	size_t colour; /* bytes left free at the top: tops at the same place of every page would share few lines of a
-	                  cache */
 	enum state state;
 	struct fibre *next;
 #ifdef WITH_ASAN
@@ -61,7 +59,6 @@ struct runner {
 	const struct soft_launch *launch;
 	void *sp; /* of the scheduler */
 	struct fibre *pool;
-	size_t fibres; /* made so far */
 	struct fibre *block[THREADS_MAX];
 	struct soft_range ranges[SOFT_RANGES];
 	CUresult fault;
@@ -164,7 +161,9 @@ static void resume(struct fibre *f)
 
 static void stack_reset(struct fibre *f)
 {
-	void **sp = (void **)(f->stack + STACK_LEN - f->colour) - SAVED_WORDS - 3;
+	/* Left free at the top: tops at the same place of every page would share few lines of a cache. */
+	const size_t unused = (uintptr_t)f->stack / GUARD_LEN % 16 * 256;
+	void **sp = (void **)(f->stack + STACK_LEN - unused) - SAVED_WORDS - 3;
 
 #ifdef WITH_ASAN
 	__asan_unpoison_memory_region(f->stack, STACK_LEN);
@@ -195,7 +194,6 @@ static struct fibre *fibre_take(void)
 	if (f->stack == MAP_FAILED || mprotect(f->stack, GUARD_LEN, PROT_NONE))
 		abort();
 	f->stack += GUARD_LEN;
-	f->colour = runner->fibres++ * 256 % 4096;
 	stack_reset(f);
 	return f;
 }
