@@ -305,7 +305,7 @@ COLL_API coll_status coll_comm_explain(coll_comm *comm, const char *collective, 
                                        char *buf, size_t len_bytes);
 
 /* Name of the way in which the last completed call on this communicator was carried out: the
- * name of an algorithm such as "ring", or "zero-copy", "pair-stream" ... (docs/guide/tools.md).
+ * name of an algorithm such as "ring", or "zero-copy", "pair-stream" ... (docs/guide/ways.md).
  * A constant string; NULL if none is recorded. Local. */
 COLL_API const char *coll_comm_last_way(const coll_comm *comm);
 /* The device of this rank (coll_config.device): "cuda:0" ..., "host" if it has none; NULL: comm is NULL. Local. */

@@ -279,9 +279,13 @@ def split():
                          "  if c is not None: print('inner', dist.get_process_group_ranks(c)); dist.broadcast(x, 2, group=c)\n"
                          "  dist.destroy_process_group(a)\n"
                          "  try: dist.get_rank(a)\n  except ValueError: print('destroyed')\n"
+                         # Without a name, and only by their ranks, twice the same ones.
+                         "for ranks in ([0, 2], [1, 2], [1, 2]):\n"
+                         "  if rank in ranks: x = torch.ones(1); g.split_group(ranks).allreduce([x]).wait(); print('unnamed', x.item())\n"
                          "dist.barrier()\ndist.destroy_process_group()", ranks=3)
     check(code == 0 and out.count("a [4.0, 4.0] even") == 2 and out.count("b [6.0, 6.0]") == 2, code, out, err)
-    check(out.count("known 2 True 2 [0, 2] coll [0, 2]") == 2 and "[2] inner [2]" in out and out.count("destroyed") == 2, out, err)
+    check(out.count("known 2 True 2 [0, 2] coll [0, 2]") == 2 and "[2] inner [2]" in out and out.count("destroyed") == 2
+          and out.count("unnamed 2.0") == 6, out, err)
 
 
 def torchrun():

@@ -39,20 +39,22 @@ static bool gathers(enum coll_kind kind)
 	return kind == COLL_KIND_ALL_GATHER || kind == COLL_KIND_ALL_TO_ALL;
 }
 
-static int expected(const struct shape *s, int size, int rank, size_t at)
+/* What the block of a result holds at first; *step: by how much each element is more than the one before. */
+static unsigned expected(const struct shape *s, int size, int rank, size_t block, unsigned *step)
 {
-	const size_t block = at / s->count, i = at % s->count;
 	unsigned sum = 0;
 
+	*step = 7;
 	switch (s->kind) {
 	case COLL_KIND_ALL_REDUCE:
 	case COLL_KIND_REDUCE_SCATTER:
+		*step *= (unsigned)size;
 		for (int r = 0; r < size; r++)
-			sum += (unsigned)value(r, s->kind == COLL_KIND_REDUCE_SCATTER ? (size_t)rank : 0, i);
-		return (int)sum;
-	case COLL_KIND_BROADCAST: return value(s->root, 0, i);
-	case COLL_KIND_ALL_GATHER: return value((int)block, 0, i);
-	default: return value((int)block, (size_t)rank, i); /* all_to_all */
+			sum += (unsigned)value(r, s->kind == COLL_KIND_REDUCE_SCATTER ? (size_t)rank : 0, 0);
+		return sum;
+	case COLL_KIND_BROADCAST: return (unsigned)value(s->root, 0, 0);
+	case COLL_KIND_ALL_GATHER: return (unsigned)value((int)block, 0, 0);
+	default: return (unsigned)value((int)block, (size_t)rank, 0); /* all_to_all */
 	}
 }
 
@@ -100,8 +102,13 @@ static void once(coll_comm *comm, int rank, const struct shape *s)
 			for (size_t i = 0; i < s->count; i++)
 				((int *)(void *)in)[k * s->count + i] = value(rank, k, i);
 		OK(comm, call(comm, s, in, out));
-		for (size_t i = 0; i < out_blocks * s->count; i++)
-			wrong += ((int *)(void *)out)[i] != expected(s, size, rank, i);
+		for (size_t k = 0; k < out_blocks; k++) {
+			const int *x = (const int *)(void *)out + k * s->count;
+			unsigned step, wanted = expected(s, size, rank, k, &step);
+
+			for (size_t i = 0; i < s->count; i++, wanted += step)
+				wrong += (unsigned)x[i] != wanted;
+		}
 	}
 	CHECK(wrong == 0, "rank %d of %d, kind %d, %zu elements, shift %zu: %zu are wrong", rank, size, s->kind,
 	      s->count, s->shift, wrong);

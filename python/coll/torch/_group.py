@@ -18,7 +18,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import threading
-from collections import deque
+from collections import Counter, deque
 from datetime import timedelta
 from typing import Any, Callable, Iterator
 
@@ -63,7 +63,7 @@ class ProcessGroup(Collectives, Pairs, dist.ProcessGroup):  # type: ignore[misc]
         self._lane: Any = None  # of the device
         self._active: Any = None  # the lane and the tensors of the call that is being made
         self._landing: Any = None  # the stream for messages to the device
-        self._splits_made = 0
+        self._splits_made: Counter[str] = Counter()  # by their ranks: only these may count
         self._gone = False
         self._name = str(name)
         self._description = "undefined"
@@ -390,10 +390,11 @@ class ProcessGroup(Collectives, Pairs, dist.ProcessGroup):  # type: ignore[misc]
         ranks = [int(r) for r in new_ranks]
         for device in device_types or []:
             self._get_backend(device)
-        self._splits_made += 1
         if self._rank not in ranks:
             return None
-        name = str(group_name) if group_name else f"{self.group_name}:split:{self._splits_made}"
+        listed = ",".join(map(str, ranks))
+        self._splits_made[listed] += 1
+        name = str(group_name) if group_name else f"{self.group_name}:split:{_tag_of(listed):016x}:{self._splits_made[listed]}"
         limit = seconds(timeout) or self._limit
         child = ProcessGroup(self.make_child(ranks, name), dist.PrefixStore(f"{name}/", self._store), limit, name, self, ranks)
         if group_desc:
