@@ -77,8 +77,8 @@ static size_t extent_bytes(const struct coll_comm *comm, const struct coll_job *
 	return count * job->elem_bytes;
 }
 
-/* What others read in place. Not an input that this rank writes while they may read it. No output: a rank that was
- * stopped and goes on would write into it behind an error that has been returned. */
+/* What others read in place. Not an input that this rank writes while they may read it, nor one that it must scale. No
+ * output: a rank that was stopped and goes on would write into it behind an error that has been returned. */
 static void find_input(struct coll_comm *comm, const struct coll_job *job, struct coll_mapped_call *call, bool root)
 {
 	const enum coll_kind kind = job->plan->kind;
@@ -86,9 +86,10 @@ static void find_input(struct coll_comm *comm, const struct coll_job *job, struc
 	const bool overlap = job->in.base < job->out.base + out && job->out.base < job->in.base + in;
 	const bool written = overlap && (kind == COLL_KIND_ALL_TO_ALL || kind == COLL_KIND_SCAN);
 
+	const bool named = coll_mapped_reads(kind, root) && !call->in_host && !written && !coll_mapped_scales(job);
+
 	coll_mapper_start(comm->mapped);
-	coll_records_find(comm, job->in.base, coll_mapped_reads(kind, root) && !call->in_host && !written ? in : 0,
-	                  &call->in);
+	coll_records_find(comm, job->in.base, named ? in : 0, &call->in);
 }
 
 static struct coll_mapped_tile tile_of(const struct coll_mapped *d, const struct coll_job *job,

@@ -128,20 +128,39 @@ static coll_status put_move(const struct coll_mapped_tile *t, coll_device_stream
 	return p->n ? t->d->device->table->move(t->d->device, s, p->at, p->n, t->ground->guard) : COLL_OK;
 }
 
+bool coll_mapped_scales(const struct coll_job *job)
+{
+	return job->reduction && job->reduction->op == COLL_OP_PREMUL_SUM;
+}
+
 /* In short calls where is NULL. */
 static coll_status put_reduce(const struct coll_mapped_tile *t, coll_device_stream s, uint64_t out, size_t at, int n,
                               size_t count, struct coll_device_places *where)
 {
+	struct coll_reduction r = *t->job->reduction;
 	uint64_t in[COLL_MAPPED_RANKS_MAX];
 
-	for (int r = 0; r < n; r++)
-		in[r] = slot_at(t, r, false) + at;
+	/* Slots hold scaled inputs. */
+	if (coll_mapped_scales(t->job))
+		r.op = COLL_SUM;
+	for (int i = 0; i < n; i++)
+		in[i] = slot_at(t, i, false) + at;
 	if (where)
 		where->found = mapped_found(t->d);
 	if (count == 0 && (!where || where->whole_count == 0))
 		return COLL_OK;
-	return t->d->device->table->reduce(t->d->device, s, t->job->reduction, out, in, n, count, where,
-	                                   t->ground->guard);
+	return t->d->device->table->reduce(t->d->device, s, &r, out, in, n, count, where, t->ground->guard);
+}
+
+/* Each rank scales its own input, since no other knows its factor. */
+static coll_status put_scaled(const struct coll_mapped_tile *t, coll_device_stream s, const struct pieces *p)
+{
+	coll_status st = COLL_OK;
+
+	for (int i = 0; i < p->n && st == COLL_OK; i++)
+		st = t->d->device->table->reduce(t->d->device, s, t->job->reduction, p->at[i].dst, &p->at[i].src, 1,
+		                                 p->at[i].len_bytes / t->job->elem_bytes, NULL, t->ground->guard);
+	return st;
 }
 
 coll_status coll_mapped_put_fill(const struct coll_mapped_tile *t, coll_device_stream s)
@@ -153,7 +172,7 @@ coll_status coll_mapped_put_fill(const struct coll_mapped_tile *t, coll_device_s
 
 	for (int b = 0; b < blocks && reads_in(t) && !t->call->in.word; b++)
 		add(&p, slot + strip_at(t, e, b), in_at(t, b), len_of(t, e, b) * t->job->elem_bytes);
-	return put_move(t, s, &p);
+	return coll_mapped_scales(t->job) ? put_scaled(t, s, &p) : put_move(t, s, &p);
 }
 
 /* The part of a tile that rank r reduces. */

@@ -22,6 +22,9 @@ struct coll_mapped_tile {
 bool coll_mapped_reads(enum coll_kind kind, bool root);
 bool coll_mapped_writes(enum coll_kind kind, bool root);
 
+/* Whether a call multiplies each input by its rank's factor: a premultiplied sum. */
+bool coll_mapped_scales(const struct coll_job *job);
+
 /* Fill the own slot; behind a sync, read those of all and write `out`. With two syncs: between them, reduce a part into
  * the slot for results. All of it is guarded. */
 coll_status coll_mapped_put_fill(const struct coll_mapped_tile *t, coll_device_stream s);

@@ -95,12 +95,18 @@ static double to_reduce(const struct test *t, int rank, size_t i)
 	return t->op == ncclProd;
 }
 
+/* Of a premultiplied sum; each rank has its own. */
+static double factor_of(const struct test *t, int rank)
+{
+	return t->op > ncclAvg && rank % 2 == 0 ? 2 : 1;
+}
+
 static double reduced(const struct test *t, size_t i)
 {
-	double v = to_reduce(t, 0, i);
+	double v = factor_of(t, 0) * to_reduce(t, 0, i);
 
 	for (int r = 1; r < size; r++) {
-		const double x = to_reduce(t, r, i);
+		const double x = factor_of(t, r) * to_reduce(t, r, i);
 
 		if (t->op == ncclProd)
 			v *= x;
@@ -113,7 +119,7 @@ static double reduced(const struct test *t, size_t i)
 	}
 	if (t->op == ncclAvg)
 		v = is_integer(t->type) ? trunc(v / size) : v / size;
-	return t->op > ncclAvg ? 2 * v : v; /* a premultiplied sum of factor 2 */
+	return v;
 }
 
 static double all_reduced(const struct test *t, int rank, size_t i)
@@ -341,13 +347,13 @@ static void premultiplied(const struct local *l, int n, ncclDataType_t type, ncc
 	                 .out_blocks = 1,
 	                 .count = 1000,
 	                 .type = type};
-	char two[8];
+	char factor[8];
 
-	put(two, type, 2);
 	for (int i = 0; i < n; i++) {
+		put(factor, type, l[i].rank % 2 == 0 ? 2 : 1);
 		if (where == ncclScalarDevice)
-			write_to(l[i].in + ROOM / 2, two, widths[type], l[i].stream);
-		must(ncclRedOpCreatePreMulSum(&op, where == ncclScalarDevice ? l[i].in + ROOM / 2 : two, type, where,
+			write_to(l[i].in + ROOM / 2, factor, widths[type], l[i].stream);
+		must(ncclRedOpCreatePreMulSum(&op, where == ncclScalarDevice ? l[i].in + ROOM / 2 : factor, type, where,
 		                              l[i].comm),
 		     "op");
 		/* Each rank has a value of its own. */

@@ -1,7 +1,8 @@
 /*
  * Operations that the program defines (coll_op_create()) on device memory: the result has the bits that the same call
- * on host memory gives, whether the function commutes or not, blocking, in a stream and in place. And persistent
- * operations that are started in a stream and without one, and calls in one group with more than may run at a time.
+ * on host memory gives, whether the function commutes or not, blocking, in a stream and in place. Premultiplied sums with
+ * a factor of each rank. And persistent operations that are started in a stream and without one, and calls in one group
+ * with more than may run at a time.
  *
  * usage: operations FILE-OF-THE-STAND-IN [PART-OF-A-TEST'S-NAME]
  */
@@ -176,6 +177,156 @@ static void operations_of_the_program_give_the_bits_of_the_host(void)
 	}
 }
 
+/* ---- Premultiplied sums ---- */
+
+enum { SCAN = WHATS, SCALED_WHATS };
+enum { CAPTURED = HOWS, HOST_MEMORY, SCALED_HOWS };
+static const char *const scaled_names[SCALED_WHATS] = {"all_reduce", "reduce", "reduce_scatter", "scan"};
+static const char *const scaled_hows[SCALED_HOWS] = {"blocking", "in a stream", "in place", "captured", "host memory"};
+
+struct scaled {
+	const struct job_rank *r;
+	coll_op op;
+	coll_dtype type;
+	size_t width;
+	void *handle;
+	coll_stream *stream;
+	char *host, *in, *out; /* and two on the device */
+};
+
+/* Small integers, so that sums are exact in each type and in each order. */
+static int scaled_element(int rank, size_t i)
+{
+	return (int)(i % 7) + rank;
+}
+
+static int factor_of(int rank)
+{
+	return rank + 1;
+}
+
+static void scaled_put(coll_dtype type, char *at, int value)
+{
+	const double d = value;
+	const float f = (float)value;
+
+	if (type == COLL_F64)
+		memcpy(at, &d, sizeof(d));
+	else if (type == COLL_F32)
+		memcpy(at, &f, sizeof(f));
+	else
+		memcpy(at, (const char *)&f + 2, 2); /* bf16: little endian */
+}
+
+static coll_status scaled_call(const struct scaled *t, int what, size_t n, const void *in, void *out, coll_stream *stream)
+{
+	const struct job_rank *r = t->r;
+
+	switch (what) {
+	case ALL_REDUCE: return coll_all_reduce(in, out, n, t->type, t->op, r->comm, stream);
+	case REDUCE: return coll_reduce(in, out, n, t->type, t->op, r->size - 1, r->comm, stream);
+	case REDUCE_SCATTER: return coll_reduce_scatter(in, out, n, t->type, t->op, r->comm, stream);
+	default: return coll_scan(in, out, n, t->type, t->op, r->comm, stream);
+	}
+}
+
+/* A call as it is made: once, or captured and launched. */
+static void scaled_make(const struct scaled *t, int what, int how, size_t n, const char *about)
+{
+	const bool host = how == HOST_MEMORY;
+	const void *in = host ? t->host : how == IN_PLACE ? t->out : t->in;
+	void *out = host ? t->host + (size_t)t->r->size * n * t->width : t->out, *exec = NULL;
+	coll_stream *stream = how == STREAM || how == CAPTURED ? t->stream : NULL;
+
+	if (how == CAPTURED && !cuda_user_capture(t->handle))
+		job_wrong(t->r, "%s: no capture", about);
+	job_ok(t->r, scaled_call(t, what, n, in, out, stream), about);
+	if (how == CAPTURED) {
+		if (!cuda_user_captured(t->handle, &exec, 1) || !cuda_user_launch(exec, t->handle) ||
+		    !cuda_user_synchronize(t->handle))
+			job_wrong(t->r, "%s: no graph", about);
+		cuda_user_exec_destroy(exec);
+	} else if (stream) {
+		job_ok(t->r, coll_stream_wait(stream, -1), about);
+	}
+}
+
+static void scaled_compare(const struct scaled *t, int what, int how, size_t n)
+{
+	const int size = t->r->size, last = what == SCAN ? t->r->rank : size - 1;
+	const size_t in_count = (what == REDUCE_SCATTER ? (size_t)size : 1) * n, out_bytes = n * t->width;
+	const size_t begin = what == REDUCE_SCATTER ? (size_t)t->r->rank * n : 0;
+	char *got = t->host + (size_t)size * n * t->width, about[120], want[8];
+
+	snprintf(about, sizeof(about), "%s of %zu %s, %s", scaled_names[what], n, coll_dtype_name(t->type),
+	         scaled_hows[how]);
+	for (size_t i = 0; i < in_count; i++)
+		scaled_put(t->type, t->host + i * t->width, scaled_element(t->r->rank, i));
+	memset(got, UNTOUCHED, out_bytes);
+	if (!cuda_user_write(t->out, how == IN_PLACE ? t->host : got, out_bytes) ||
+	    !cuda_user_write(t->in, t->host, in_count * t->width))
+		job_wrong(t->r, "cannot write device memory");
+	scaled_make(t, what, how, n, about);
+	if (how != HOST_MEMORY && !cuda_user_read(got, t->out, out_bytes))
+		job_wrong(t->r, "cannot read device memory");
+	for (size_t i = 0; i < n && (what != REDUCE || t->r->rank == size - 1); i++) {
+		int sum = 0;
+
+		for (int k = 0; k <= last; k++)
+			sum += factor_of(k) * scaled_element(k, begin + i);
+		scaled_put(t->type, want, sum);
+		if (memcmp(got + i * t->width, want, t->width) != 0) {
+			job_wrong(t->r, "%s: element %zu is wrong", about, i);
+			return;
+		}
+	}
+}
+
+static void scaled_calls(struct job_rank *r)
+{
+	enum { MOST = 150001 };
+	static const size_t lengths[] = {1, 1000, MOST};
+	static const coll_dtype types[] = {COLL_F64, COLL_F32, COLL_BF16};
+	struct scaled t = {.r = r, .host = malloc((size_t)(r->size + 1) * MOST * 8)};
+	const char *way = NULL;
+
+	t.in = (void *)job_memory(r, (size_t)r->size * MOST * 2);
+	t.out = (void *)job_memory(r, (size_t)MOST * 2);
+	if (!cuda_user_stream(t.in, &t.handle))
+		job_wrong(r, "no stream");
+	job_ok(r, coll_stream_wrap_cuda(&t.stream, r->comm, t.handle), "a stream");
+	for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++) {
+		char factor[8];
+
+		t.type = types[i];
+		t.width = coll_dtype_size(t.type);
+		scaled_put(t.type, factor, factor_of(r->rank));
+		job_ok(r, coll_op_create_premul_sum(&t.op, r->comm, factor, t.type), "an operation");
+		for (int what = 0; what < SCALED_WHATS; what++)
+			for (int how = 0; how < SCALED_HOWS; how++)
+				for (size_t l = 0; l < 3 && (how != IN_PLACE || what == ALL_REDUCE); l++)
+					scaled_compare(&t, what, how, lengths[l]);
+		way = coll_comm_last_way(r->comm);
+		job_ok(r, coll_op_destroy(&t.op, r->comm), "the end of an operation");
+	}
+	if ((strcmp(way, "device-direct") == 0) != *(const bool *)r->arg)
+		job_wrong(r, "went by %s", way);
+	cuda_user_stream_destroy(t.handle);
+	job_ok(r, coll_stream_destroy(&t.stream), "the end of the stream");
+	job_ok(r, coll_comm_destroy(&r->comm), "the end");
+}
+
+static void each_rank_scales_by_its_own_factor(void)
+{
+	for (int i = 0; i < 4; i++) {
+		const bool direct = i < 3;
+		const char *const environment[] = {"COLL_DEVICE_DIRECT", direct ? "1" : "0", "COLL_DEVICE_SLOT_BYTES",
+		                                   i == 1 ? "1048576" : "4194304", NULL};
+
+		job_run(i < 3 ? 2 + i : 3, scaled_calls, &direct, environment, LIMIT_S);
+	}
+}
+
 /* ---- Persistent operations ---- */
 
 /* Memory of the host, so that a call is staged if it is in a stream of the device, and otherwise is not. */
@@ -272,6 +423,7 @@ static void a_group_may_have_more_calls_than_run_at_a_time(void)
 int main(int argc, char **argv)
 {
 	static const struct plain_case cases[] = {PLAIN_CASE(operations_of_the_program_give_the_bits_of_the_host),
+	                                          PLAIN_CASE(each_rank_scales_by_its_own_factor),
 	                                          PLAIN_CASE(an_operation_may_be_started_in_a_stream_and_without),
 	                                          PLAIN_CASE(a_group_may_have_more_calls_than_run_at_a_time)};
 
