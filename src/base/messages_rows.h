@@ -48,7 +48,7 @@ MESSAGE(1214, COLL_OK, "A stream of a device was passed on a rank that has none.
 MESSAGE(1215, COLL_OK, "The stream cannot take a call: it belongs to another device, or its capture has failed.", "The text says which: use a stream of the rank's device, and end a capture that has failed.")
 MESSAGE(1216, COLL_OK, "A call was made in a stream that is being captured, and this rank has no progress thread that could run it when the graph is launched.", "Set COLL_PROGRESS=on, or leave it at auto.")
 MESSAGE(1217, COLL_OK, "A call that cannot be captured was made in a stream that is being captured.", "Make it outside of the capture; other calls can be captured.")
-MESSAGE(1218, COLL_OK, "Some calls of a group are in a stream that is being captured, others are not.", "Make two groups.")
+MESSAGE(1218, COLL_OK, "Some calls of a group are in a stream that is being captured, and others are not; or calls of one communicator are in two captures.", "Make two groups.")
 MESSAGE(1219, COLL_OK, "A call with a block for each rank is made among so many ranks, some of which have devices, that not one element of each fits into a slot of staging.", "Use communicators of fewer ranks, or ranks without devices.")
 MESSAGE(2000, COLL_ERR_PEER_DEAD, "A rank is dead or unreachable.", "The text names the rank: look at its output.")
 MESSAGE(2001, COLL_ERR_PEER_SILENT, "A rank does not answer.", "The text names the rank: check its state with ps on its host.")

@@ -455,7 +455,7 @@ static coll_status enqueue(struct coll_capture *c, struct capture_graph *g, cons
 	return st;
 }
 
-static coll_status take_chain(struct coll_request *first, const struct coll_device_capture *capture)
+static coll_status take_chain(struct coll_request *first)
 {
 	struct coll_comm *comm = first->comm;
 	struct coll_capture *c = comm->capture;
@@ -464,7 +464,7 @@ static coll_status take_chain(struct coll_request *first, const struct coll_devi
 	struct coll_error_box err;
 	struct capture_graph *g;
 	uint32_t places, syncs;
-	coll_status st = find_graph(comm, capture, &g);
+	coll_status st = find_graph(comm, &first->capture, &g);
 
 	if (st != COLL_OK)
 		return st;
@@ -510,7 +510,8 @@ coll_status coll_capture_take(const struct coll_stage_batch *b)
 
 	if (b->outside)
 		return coll_comm_refuse(b->chains->comm, "group", COLL_ERR_UNSUPPORTED,
-		                        "[COLL-1218] a group with calls inside and outside of a capture");
+		                        "[COLL-1218] a group with calls inside and outside of a capture, or of one "
+		                        "communicator in two captures");
 	for (struct coll_request *r = b->chains; r && st == COLL_OK; r = r->next_chain)
 		if (r->chain_calls > CAPTURE_SLOTS)
 			st = coll_comm_refuse(r->comm, "group", COLL_ERR_UNSUPPORTED,
@@ -518,7 +519,7 @@ coll_status coll_capture_take(const struct coll_stage_batch *b)
 			                      r->chain_calls, CAPTURE_SLOTS);
 	for (struct coll_request *r = b->chains, *next; r && st == COLL_OK; r = next) {
 		next = r->next_chain;
-		st = take_chain(r, &b->capture);
+		st = take_chain(r);
 	}
 	return st;
 }

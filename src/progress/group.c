@@ -292,7 +292,7 @@ static coll_status run(struct coll_request *list, struct batch *b)
 		st = coll_stage_add(&staged, r, r->stream);
 	if (st == COLL_OK)
 		st = coll_stage_deal(&staged);
-	if (staged.capture.id) {
+	if (staged.captured) {
 		leave_to_graph(list, st);
 		return st;
 	}

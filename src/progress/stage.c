@@ -321,14 +321,15 @@ coll_status coll_stage_add(struct coll_stage_batch *b, struct coll_request *r, c
 	st = prepare(r, stream, &capture);
 	/* A later call may pass the same address for other memory. */
 	memset(r->comm->seen, 0, sizeof(r->comm->seen));
-	if (st == COLL_OK && capture.id && !b->capture.id)
-		b->capture = capture;
-	b->outside |= capture.id != b->capture.id || !capture.id;
+	r->capture = capture;
+	b->captured |= capture.id != 0;
+	b->outside |= capture.id == 0;
 	if (st != COLL_OK || !r->staged)
 		return st;
 	while (first && first->comm != r->comm)
 		first = first->next_chain;
 	if (first) {
+		b->outside |= first->capture.id != capture.id;
 		first->chain_last->next_staged = r;
 		first->chain_last = r;
 		first->chain_calls++;
@@ -404,7 +405,7 @@ static void deal(struct coll_request *first, bool alone)
 
 coll_status coll_stage_deal(const struct coll_stage_batch *b)
 {
-	if (b->capture.id)
+	if (b->captured)
 		return coll_capture_take(b);
 	for (struct coll_request *r = b->chains; r; r = r->next_chain)
 		deal(r, r == b->chains && !r->next_chain);

@@ -23,8 +23,8 @@ void coll_stage_destroy(struct coll_comm *comm);
  * others follow it by next_staged. */
 struct coll_stage_batch {
 	struct coll_request *chains;
-	struct coll_device_capture capture; /* of its streams, if its id is not 0 */
-	bool outside;                       /* a request is not in that capture */
+	bool captured; /* a stream is being captured */
+	bool outside;  /* a request is in no capture, or in another one than the first of its communicator */
 };
 
 /* Whether memory that the call has been given is the device's, and is needed at all. */

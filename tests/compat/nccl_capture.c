@@ -307,6 +307,79 @@ static void many(struct rank *r)
 	unmake(&w);
 }
 
+/* ---- All ranks in one thread ----------------------------------------------------------- */
+
+enum { IN_A_GRAPH = 3 };
+
+/* As nccl-tests make a graph of each rank: groups of the calls of all, in streams that are all being captured. */
+static void capture_all(struct rank *r, struct work *w, int n)
+{
+	for (int i = 0; i < n; i++)
+		CU(DRIVER(cuStreamBeginCapture_v2)((CUstream)r[i].stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+	for (int k = 0; k < IN_A_GRAPH; k++) {
+		must(ncclGroupStart(), "group");
+		for (int i = 0; i < n; i++) {
+			must(ncclAllReduce(w[i].in, w[i].reduced, count, ncclFloat32, ncclSum, r[i].comm, r[i].stream), "sum");
+			must(ncclBroadcast(w[i].in, w[i].copied, count, ncclFloat32, n - 1, r[i].comm, r[i].stream), "copy");
+			must(ncclSend(w[i].in, count, ncclFloat32, (i + 1) % n, r[i].comm, r[i].stream), "send");
+			must(ncclRecv(w[i].received, count, ncclFloat32, (i + n - 1) % n, r[i].comm, r[i].stream), "receive");
+		}
+		must(ncclGroupEnd(), "group");
+		must(ncclGroupStart(), "group");
+		for (int i = 0; i < n; i++) {
+			must(ncclAllGather(w[i].in, w[i].gathered, count, ncclFloat32, r[i].comm, r[i].stream), "gather");
+			must(ncclReduceScatter(w[i].in, w[i].scattered, count, ncclFloat32, ncclSum, r[i].comm, r[i].stream),
+			     "scatter");
+		}
+		must(ncclGroupEnd(), "group");
+	}
+	for (int i = 0; i < n; i++) {
+		CUgraph graph = NULL;
+
+		CU(DRIVER(cuStreamEndCapture)((CUstream)r[i].stream, &graph));
+		CU(DRIVER(cuGraphInstantiateWithFlags)(&w[i].graph, graph, 0));
+		CU(DRIVER(cuGraphDestroy)(graph));
+	}
+}
+
+static void one_thread(int n, size_t elements)
+{
+	struct rank r[RANKS] = {{0}};
+	struct work w[RANKS] = {{0}};
+	ncclComm_t comms[RANKS];
+	int list[RANKS];
+
+	if (!on_device())
+		SKIP("captures are those of devices");
+	count = elements;
+	pthread_barrier_init(&meeting, NULL, 1);
+	for (int i = 0; i < n; i++)
+		list[i] = i % devices();
+	must(ncclCommInitAll(comms, n, list), "init all");
+	for (int i = 0; i < n; i++) {
+		use_device(list[i]);
+		r[i] = (struct rank){.rank = i, .n = n, .comm = comms[i], .stream = make_stream()};
+		make(&w[i], &r[i]);
+	}
+	capture_all(r, w, n);
+	for (int turn = 0; turn < 8; turn++) {
+		for (int i = 0; i < n; i++)
+			put(&r[i], &w[i], turn);
+		for (int i = 0; i < n; i++)
+			CU(DRIVER(cuGraphLaunch)(w[i].graph, (CUstream)r[i].stream));
+		for (int i = 0; i < n; i++)
+			check(&r[i], &w[i], turn);
+	}
+	for (int i = 0; i < n; i++)
+		CU(DRIVER(cuGraphExecDestroy)(w[i].graph));
+	for (int i = 0; i < n; i++) {
+		unmake(&w[i]);
+		must(ncclCommDestroy(comms[i]), "destroy");
+		free_stream(r[i].stream);
+	}
+	pthread_barrier_destroy(&meeting);
+}
+
 static void run(int n, size_t elements, bool graph_outlives, void (*body)(struct rank *r))
 {
 	if (!on_device())
@@ -368,6 +441,14 @@ static void two_graphs_in_turns(void)
 	run(3, SHORT, false, in_turns);
 }
 
+static void graphs_of_all_ranks_in_one_thread(void)
+{
+	one_thread(2, SHORT);
+	one_thread(3, SHORT);
+	one_thread(RANKS, SHORT);
+	one_thread(2, LONG);
+}
+
 int main(int argc, char **argv)
 {
 	static const struct plain_case tests[] = {
@@ -375,6 +456,7 @@ int main(int argc, char **argv)
 	        PLAIN_CASE(long_calls_of_two),        PLAIN_CASE(short_calls_outlive_two),
 	        PLAIN_CASE(long_calls_outlive_three), PLAIN_CASE(calls_in_a_stream_aside),
 	        PLAIN_CASE(many_in_a_group),          PLAIN_CASE(two_graphs_in_turns),
+	        PLAIN_CASE(graphs_of_all_ranks_in_one_thread),
 	};
 
 	setenv("COLL_DEBUG", "error", 0);
