@@ -169,6 +169,10 @@ static void configurations(void)
 {
 	/* From the first version, which ends with `blocking`, to one with more than is known here. */
 	const size_t sizes[] = {24, 40, 48, 56, 64, 96, sizeof(ncclConfig_t), sizeof(ncclConfig_t) + 64};
+	/* Of versions whose structure ends in padding: its size and version, and where the padding is. */
+	const size_t padded[][3] = {{24, 21405, offsetof(ncclConfig_t, cgaClusterSize)},
+	                            {48, 21805, offsetof(ncclConfig_t, trafficClass)},
+	                            {96, 23003, offsetof(ncclConfig_t, graphStreamOrdering)}};
 	ncclConfig_t c;
 
 	use_device(0);
@@ -184,6 +188,12 @@ static void configurations(void)
 			memset((char *)&long_one.c + sizes[i], 0x5a, sizeof(c) - sizes[i]);
 		long_one.c.blocking = 0;
 		must(init_with(&long_one.c), "a configuration of another size");
+	}
+	for (size_t i = 0; i < sizeof(padded) / sizeof(padded[0]); i++) {
+		c = unset(padded[i][0]);
+		c.version = (unsigned)padded[i][1];
+		memset((char *)&c + padded[i][2], 0x9c, sizeof(int));
+		must(init_with(&c), "a configuration with padding");
 	}
 	c = unset(sizeof(c));
 	c.magic = 0;

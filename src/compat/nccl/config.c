@@ -9,39 +9,41 @@
 
 #include "compat/nccl/error.h"
 
-/* Each number: at least, at most. */
+/* Each number: the version from which NCCL reads it (a structure of an older one may have padding there), at least, at
+ * most. */
 struct range {
 	const char *name;
 	size_t offset;
+	unsigned since;
 	int least, most;
 };
 
-#define OF(member, least, most)                                      \
-	{                                                            \
-#member, offsetof(ncclConfig_t, member), least, most \
+#define OF(member, since, least, most)                                      \
+	{                                                                   \
+#member, offsetof(ncclConfig_t, member), since, least, most \
 	}
 static const struct range ranges[] = {
-        OF(blocking, 0, 1),
-        OF(cgaClusterSize, 0, 8),
-        OF(minCTAs, 1, INT_MAX),
-        OF(maxCTAs, 1, INT_MAX),
-        OF(splitShare, 0, 1),
-        OF(trafficClass, 0, INT_MAX),
-        OF(collnetEnable, 0, 1),
-        OF(CTAPolicy, 0, 3),
-        OF(shrinkShare, 0, 1),
-        OF(nvlsCTAs, 1, INT_MAX),
-        OF(nChannelsPerNetPeer, 1, INT_MAX),
-        OF(nvlinkCentricSched, 0, 1),
-        OF(graphUsageMode, 0, 2),
-        OF(numRmaCtx, 1, INT_MAX),
-        OF(maxP2pPeers, 1, INT_MAX),
-        OF(graphStreamOrdering, 0, 1),
-        OF(launchOrderImplicit, 0, 1),
-        OF(numRmaSig, 1, INT_MAX),
-        OF(rmaEagerInit, 0, 1),
-        OF(hostCftMode, 1, 3),
-        OF(nvlsHostMode, 0, INT_MAX),
+        OF(blocking, 0, 0, 1),
+        OF(cgaClusterSize, 21700, 0, 8),
+        OF(minCTAs, 21700, 1, INT_MAX),
+        OF(maxCTAs, 21700, 1, INT_MAX),
+        OF(splitShare, 0, 0, 1),
+        OF(trafficClass, 22500, 0, INT_MAX),
+        OF(collnetEnable, 22700, 0, 1),
+        OF(CTAPolicy, 22700, 0, 3),
+        OF(shrinkShare, 22700, 0, 1),
+        OF(nvlsCTAs, 22700, 1, INT_MAX),
+        OF(nChannelsPerNetPeer, 22800, 1, INT_MAX),
+        OF(nvlinkCentricSched, 22800, 0, 1),
+        OF(graphUsageMode, 22900, 0, 2),
+        OF(numRmaCtx, 22900, 1, INT_MAX),
+        OF(maxP2pPeers, 23000, 1, INT_MAX),
+        OF(graphStreamOrdering, 23005, 0, 1),
+        OF(launchOrderImplicit, 0, 0, 1),
+        OF(numRmaSig, 0, 1, INT_MAX),
+        OF(rmaEagerInit, 0, 0, 1),
+        OF(hostCftMode, 0, 1, 3),
+        OF(nvlsHostMode, 0, 0, INT_MAX),
 };
 
 /* Copy what a structure of any version has, behind its first members. */
@@ -81,6 +83,8 @@ ncclResult_t nccl_check_config(const ncclConfig_t *given, const char *function)
 		int value;
 
 		memcpy(&value, (const char *)&c + ranges[i].offset, sizeof(value));
+		if (c.version < ranges[i].since)
+			value = NCCL_CONFIG_UNDEF_INT;
 		if (value != NCCL_CONFIG_UNDEF_INT && (value < ranges[i].least || value > ranges[i].most))
 			r = nccl_fail(ncclInvalidArgument, "%s: ncclConfig_t.%s is %d, which is no value of it",
 			              function, ranges[i].name, value);
