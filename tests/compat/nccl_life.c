@@ -131,9 +131,28 @@ static void an_operation_belongs_to_its_communicator(struct rank *r)
 	must(ncclCommDestroy(child), "destroy");
 }
 
+/* Making one is local: ranks may have made others before, in any order. */
+static void made_in_another_order(struct rank *r)
+{
+	const double two = 2;
+	const float factor = 2;
+	float got[COUNT];
+	ncclRedOp_t other, op;
+
+	if (r->rank == 0)
+		must(ncclRedOpCreatePreMulSum(&other, (void *)(uintptr_t)&two, ncclFloat64, ncclScalarHostImmediate, r->comm),
+		     "op");
+	must(ncclRedOpCreatePreMulSum(&op, (void *)(uintptr_t)&factor, ncclFloat32, ncclScalarHostImmediate, r->comm), "op");
+	fill(r, (float)(r->rank + 1));
+	must(ncclAllReduce(r->in, r->out, COUNT, ncclFloat32, op, r->comm, r->stream), "sum");
+	read_from(got, r->out, sizeof(got), r->stream);
+	CHECK(got[0] == 6 && got[COUNT - 1] == 6, "%g, %g", (double)got[0], (double)got[COUNT - 1]);
+}
+
 static void operations(void)
 {
 	run_ranks(2, an_operation_belongs_to_its_communicator);
+	run_ranks(2, made_in_another_order);
 }
 
 /* ---- Configurations ------------------------------------------------------------ */
@@ -379,9 +398,33 @@ static void children(struct rank *r)
 	must(ncclCommDestroy(half), "destroy");
 }
 
+static void children_of_one_group(struct rank *r)
+{
+	ncclComm_t half = NULL, all = NULL, few = NULL;
+
+	for (int turn = 0; turn < 3; turn++) {
+		must(ncclGroupStart(), "group");
+		must(ncclCommSplit(r->comm, r->rank % 2, r->rank, &half, NULL), "split");
+		must(ncclCommSplit(r->comm, 0, -r->rank, &all, NULL), "split");
+		if (r->rank != 1)
+			must(ncclCommShrink(r->comm, (int[]){1}, 1, &few, NULL, NCCL_SHRINK_DEFAULT), "shrink");
+		must(ncclGroupEnd(), "group");
+		nobody_waits();
+		sum(r, half);
+		sum(r, all);
+		if (few)
+			sum(r, few);
+		nobody_waits();
+		must(ncclCommDestroy(all), "destroy");
+		must(ncclCommDestroy(few), "destroy");
+		must(ncclCommDestroy(half), "destroy");
+	}
+}
+
 static void splits_and_shrinks(void)
 {
 	run_ranks(RANKS, children);
+	run_ranks(RANKS, children_of_one_group);
 }
 
 static void finalized(struct rank *r)
@@ -500,6 +543,56 @@ static void an_abort_ends_pending_work(void)
 	run_ranks(2, aborted);
 }
 
+/* A watchdog. */
+static void *ask(void *arg)
+{
+	ncclResult_t e;
+
+	(void)arg;
+	while (!atomic_load(&pending.ended))
+		ncclCommGetAsyncError(pending.comm, &e);
+	return NULL;
+}
+
+static void asked_meanwhile(struct rank *r)
+{
+	enum { TURNS = 20, WATCHDOGS = 2 };
+	pthread_t t[WATCHDOGS];
+
+	for (int turn = 0; turn < TURNS; turn++) {
+		ncclComm_t child = NULL;
+		ncclResult_t e = ncclSuccess;
+
+		must(ncclCommSplit(r->comm, 0, r->rank, &child, NULL), "split");
+		sum(r, child);
+		nobody_waits();
+		if (r->rank == 0) {
+			pending.comm = child;
+			atomic_store(&pending.ended, false);
+			for (int i = 0; i < WATCHDOGS; i++)
+				pthread_create(&t[i], NULL, ask, NULL);
+			usleep(2000);
+			must(ncclCommAbort(child), "abort");
+			atomic_store(&pending.ended, true);
+			for (int i = 0; i < WATCHDOGS; i++)
+				pthread_join(t[i], NULL);
+			usleep(2000);
+		}
+		nobody_waits();
+		if (r->rank == 1) {
+			must(ncclCommGetAsyncError(child, &e), "error");
+			CHECK(e == ncclSuccess, "turn %d: %s", turn, ncclGetLastError(NULL));
+			must(ncclCommDestroy(child), "destroy");
+		}
+	}
+}
+
+/* Where nothing is pending, the others are left alone, whoever asks meanwhile. */
+static void an_abort_of_an_idle_communicator_is_its_own(void)
+{
+	run_ranks(2, asked_meanwhile);
+}
+
 /* Noted in a group, so that the handle is there before the creation begins. */
 static _Atomic(ncclComm_t) half_made;
 
@@ -565,6 +658,7 @@ int main(int argc, char **argv)
 	        PLAIN_CASE(finalize_suspend_register),
 	        PLAIN_CASE(several_ids),
 	        PLAIN_CASE(an_abort_ends_pending_work),
+	        PLAIN_CASE(an_abort_of_an_idle_communicator_is_its_own),
 	        PLAIN_CASE(an_abort_ends_a_creation),
 	};
 

@@ -37,10 +37,25 @@ static struct nccl_op *made_op(ncclComm_t comm, int op)
 	return &comm->ops[i];
 }
 
+/* The library's operations are equal on all ranks if each rank makes them in the same order. So the first one for any
+ * type makes those for all. The factor does not matter: another one is read at each call. */
+static coll_status make_library_ops(ncclComm_t comm, int type)
+{
+	static const double one = 1;
+	coll_status st = COLL_OK;
+
+	for (int t = ncclFloat16; t < ncclNumTypes && st == COLL_OK; t++)
+		if (!comm->premul[t])
+			st = coll_op_create_premul_sum(&comm->premul[t], comm->comm, &one, types[t]);
+	/* Is refused. */
+	if (st == COLL_OK && !comm->premul[type])
+		st = coll_op_create_premul_sum(&comm->premul[type], comm->comm, &one, types[type]);
+	return st;
+}
+
 static ncclResult_t create_op(ncclRedOp_t *op, void *scalar, int type, int residence, ncclComm_t comm)
 {
 	static const char *const function = "ncclRedOpCreatePreMulSum";
-	static const double one = 1; /* all bits of it matter to nobody: another factor is read at each call */
 	struct nccl_op *o = NULL;
 	coll_status st;
 
@@ -56,11 +71,9 @@ static ncclResult_t create_op(ncclRedOp_t *op, void *scalar, int type, int resid
 	if (!o)
 		return nccl_fail(ncclInvalidUsage, "%s: %d operations exist, and more are not possible", function,
 		                 NCCL_OPS_MAX);
-	if (!comm->premul[type]) {
-		st = coll_op_create_premul_sum(&comm->premul[type], comm->comm, &one, types[type]);
-		if (st != COLL_OK)
-			return nccl_from(st, comm->comm, function);
-	}
+	st = make_library_ops(comm, type);
+	if (st != COLL_OK)
+		return nccl_from(st, comm->comm, function);
 	*o = (struct nccl_op){.used = true, .type = (ncclDataType_t)type};
 	if (residence == ncclScalarDevice)
 		o->scalar = scalar;

@@ -251,7 +251,7 @@ static ncclResult_t run_child(struct nccl_creation *c)
 		c->handle->size = coll_comm_size(made);
 	}
 	r = nccl_from(st, c->parent->comm, c->function);
-	nccl_leave(c->parent);
+	nccl_leave_busy(c->parent);
 	return settle(c, made, r);
 }
 
@@ -264,7 +264,7 @@ static ncclResult_t child(ncclComm_t parent, ncclComm_t *out, struct nccl_creati
 	if (!like.handle) {
 		free(c);
 		free(like.ranks);
-		nccl_leave(parent);
+		nccl_leave_busy(parent);
 		return nccl_fail(ncclSystemError, "%s: out of memory", like.function);
 	}
 	*c = like;
@@ -285,13 +285,13 @@ static ncclResult_t enter_parent(ncclComm_t parent, ncclComm_t *out, const ncclC
 	if (r == ncclSuccess && !out)
 		r = nccl_fail(ncclInvalidArgument, "%s: the pointer for the communicator is NULL", function);
 	if (r == ncclSuccess)
-		r = nccl_enter(parent, function);
+		r = nccl_enter_busy(parent, function);
 	if (r != ncclSuccess)
 		return r;
 	if (parent->finalized || parent->suspended) {
 		r = nccl_fail(parent->finalized ? ncclInvalidArgument : ncclInvalidUsage, "%s: the communicator was %s",
 		              function, parent->finalized ? "finalized" : "suspended");
-		nccl_leave(parent);
+		nccl_leave_busy(parent);
 	}
 	return r;
 }
@@ -366,7 +366,7 @@ NCCL_FUNCTION(ncclResult_t, ncclCommShrink,
 		r = nccl_fail(ncclSystemError, "%s: out of memory", c.function);
 	if (r == ncclSuccess)
 		return nccl_refuse(child(comm, out, c));
-	nccl_leave(comm);
+	nccl_leave_busy(comm);
 	return nccl_refuse(r);
 }
 
@@ -379,7 +379,7 @@ NCCL_FUNCTION(ncclResult_t, ncclCommFinalize, (ncclComm_t comm))
 
 	if (!comm)
 		return ncclSuccess;
-	r = nccl_enter(comm, function);
+	r = nccl_enter_busy(comm, function);
 	if (r != ncclSuccess)
 		return r;
 	if (comm->finalized)
@@ -387,7 +387,7 @@ NCCL_FUNCTION(ncclResult_t, ncclCommFinalize, (ncclComm_t comm))
 	else
 		r = nccl_flush(comm, function);
 	comm->finalized = true;
-	nccl_leave(comm);
+	nccl_leave_busy(comm);
 	return r;
 }
 

@@ -220,7 +220,7 @@ static ncclResult_t make_all(struct nccl_call *calls, size_t count)
 	if (count == 0)
 		return ncclSuccess;
 	while (entered < count && r == ncclSuccess) {
-		r = nccl_enter(calls[entered].comm, calls[entered].function);
+		r = nccl_enter_busy(calls[entered].comm, calls[entered].function);
 		entered += r == ncclSuccess;
 	}
 	if (r == ncclSuccess && count > TOGETHER && !must_be_one(calls, count))
@@ -230,7 +230,7 @@ static ncclResult_t make_all(struct nccl_call *calls, size_t count)
 	for (size_t from = 0; from < most && r == ncclSuccess; from += TOGETHER)
 		r = make_some(calls, count, !parts, from);
 	while (entered > 0)
-		nccl_leave(calls[--entered].comm);
+		nccl_leave_busy(calls[--entered].comm);
 	return r;
 }
 
@@ -255,13 +255,14 @@ ncclResult_t nccl_call(const struct nccl_call *c)
 
 /* ---- Creations ---- */
 
+/* And those behind it, which have the same parent. */
 static void *run_creation(void *arg)
 {
-	struct nccl_creation *c = arg;
-
-	c->result = c->run(c);
-	if (c->result != ncclSuccess)
-		nccl_last(c->text, sizeof(c->text));
+	for (struct nccl_creation *c = arg; c; c = c->behind) {
+		c->result = c->run(c);
+		if (c->result != ncclSuccess)
+			nccl_last(c->text, sizeof(c->text));
+	}
 	return NULL;
 }
 
@@ -301,18 +302,34 @@ bool nccl_group_is_open(void)
 	return group != NULL;
 }
 
+/* A parent makes one child after the other, in the order of the group. */
+static void put_behind(struct nccl_creation *list)
+{
+	for (struct nccl_creation *c = list; c; c = c->next)
+		for (struct nccl_creation *d = c->next; d && c->parent && !c->behind; d = d->next)
+			if (d->parent == c->parent) {
+				c->behind = d;
+				d->follows = true;
+			}
+}
+
 /* The calling thread runs the last one, or what no thread can be had for. */
 static void run_together(struct nccl_creation *list, pthread_t *threads)
 {
-	struct nccl_creation *c = list;
+	struct nccl_creation *last = NULL;
 	size_t started = 0;
 
-	while (c->next && threads && coll_thread_start(&threads[started], NCCL_STACK_BYTES, run_creation, c) == 0) {
-		started++;
-		c = c->next;
+	for (struct nccl_creation *c = list; c; c = c->next) {
+		if (c->follows)
+			continue;
+		if (last && (!threads ||
+		             coll_thread_start(&threads[started], NCCL_STACK_BYTES, run_creation, last) != 0))
+			run_creation(last);
+		else if (last)
+			started++;
+		last = c;
 	}
-	for (; c; c = c->next)
-		run_creation(c);
+	run_creation(last);
 	for (size_t i = 0; i < started; i++)
 		pthread_join(threads[i], NULL);
 }
@@ -328,6 +345,7 @@ static ncclResult_t create_all(struct nccl_creation *list)
 	if (n == 0)
 		return ncclSuccess;
 	threads = calloc(n, sizeof(*threads));
+	put_behind(list);
 	run_together(list, threads);
 	free(threads);
 	for (struct nccl_creation *c = list, *next; c; c = next) {
@@ -345,7 +363,7 @@ static void drop_creations(struct nccl_creation *list)
 	for (struct nccl_creation *c = list, *next; c; c = next) {
 		next = c->next;
 		if (c->parent)
-			nccl_leave(c->parent);
+			nccl_leave_busy(c->parent);
 		if (nccl_handle_drop(c->handle))
 			nccl_job_leave(c->handle, false, c->function);
 		*c->out = NULL;

@@ -46,6 +46,8 @@ ncclResult_t nccl_call(const struct nccl_call *c);
 /* A creation, see comm.c. Run at once, or noted if a group is open. */
 struct nccl_creation {
 	struct nccl_creation *next;
+	struct nccl_creation *behind; /* of the same parent: run after this one */
+	bool follows;                 /* it is behind another one */
 	ncclResult_t (*run)(struct nccl_creation *c);
 	const char *function;
 	ncclComm_t *out, handle, parent;

@@ -75,7 +75,7 @@ void nccl_handle_ready(ncclComm_t h, coll_comm *comm)
 	pthread_mutex_unlock(&lock);
 }
 
-static ncclResult_t enter(ncclComm_t h, bool any, const char *function)
+static ncclResult_t enter(ncclComm_t h, bool any, int busy, const char *function)
 {
 	ncclResult_t r = ncclSuccess;
 
@@ -87,28 +87,44 @@ static ncclResult_t enter(ncclComm_t h, bool any, const char *function)
 	else if (!any && !h->ready)
 		r = nccl_fail(ncclInvalidArgument, "%s: the communicator is still being created", function);
 	else
-		h->users++;
+		h->users++, h->busy += busy;
 	pthread_mutex_unlock(&lock);
 	return r;
 }
 
 ncclResult_t nccl_enter(ncclComm_t h, const char *function)
 {
-	return enter(h, false, function);
+	return enter(h, false, 0, function);
 }
 
 ncclResult_t nccl_enter_any(ncclComm_t h, const char *function)
 {
-	return enter(h, true, function);
+	return enter(h, true, 0, function);
+}
+
+ncclResult_t nccl_enter_busy(ncclComm_t h, const char *function)
+{
+	return enter(h, false, 1, function);
+}
+
+static void leave(ncclComm_t h, int busy)
+{
+	pthread_mutex_lock(&lock);
+	h->users--;
+	h->busy -= busy;
+	if (h->ending)
+		pthread_cond_broadcast(&left);
+	pthread_mutex_unlock(&lock);
 }
 
 void nccl_leave(ncclComm_t h)
 {
-	pthread_mutex_lock(&lock);
-	h->users--;
-	if (h->ending)
-		pthread_cond_broadcast(&left);
-	pthread_mutex_unlock(&lock);
+	leave(h, 0);
+}
+
+void nccl_leave_busy(ncclComm_t h)
+{
+	leave(h, 1);
 }
 
 bool nccl_is_ready(ncclComm_t h)
@@ -135,7 +151,7 @@ static ncclResult_t begin_end(ncclComm_t h, const char *function, bool *alone)
 		r = nccl_fail(ncclInvalidArgument, "%s: another thread is ending the communicator", function);
 	}
 	h->ending = true;
-	*alone = h->users == 1 && h->ready;
+	*alone = h->busy == 0 && h->ready;
 	pthread_mutex_unlock(&lock);
 	return r;
 }

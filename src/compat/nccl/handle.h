@@ -44,6 +44,7 @@ struct ncclComm {
 	struct ncclComm *next; /* of those that exist */
 	unsigned serial;
 	int users;         /* threads inside a call; the list's lock */
+	int busy;          /* those of them that make calls, or wait; the list's lock */
 	bool ending;       /* no thread may enter; the list's lock */
 	bool ready;        /* comm exists; the list's lock */
 	atomic_bool ended; /* ncclCommAbort(): a creation gives up */
@@ -71,6 +72,9 @@ void nccl_handle_ready(ncclComm_t h, coll_comm *comm);
 ncclResult_t nccl_enter(ncclComm_t h, const char *function);
 ncclResult_t nccl_enter_any(ncclComm_t h, const char *function);
 void nccl_leave(ncclComm_t h);
+/* The same for who makes calls or waits for them. An abort meanwhile is one of what is pending. */
+ncclResult_t nccl_enter_busy(ncclComm_t h, const char *function);
+void nccl_leave_busy(ncclComm_t h);
 
 /* Whether the communicator exists, for who is inside. */
 bool nccl_is_ready(ncclComm_t h);

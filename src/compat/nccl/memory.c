@@ -181,7 +181,7 @@ NCCL_FUNCTION(ncclResult_t, ncclCommMemStats, (ncclComm_t comm, ncclCommMemStat_
 
 static ncclResult_t suspend(ncclComm_t comm, bool on, const char *function)
 {
-	ncclResult_t r = nccl_enter(comm, function);
+	ncclResult_t r = nccl_enter_busy(comm, function);
 
 	if (r != ncclSuccess)
 		return r;
@@ -192,7 +192,7 @@ static ncclResult_t suspend(ncclComm_t comm, bool on, const char *function)
 		r = nccl_flush(comm, function);
 	if (r == ncclSuccess)
 		comm->suspended = on;
-	nccl_leave(comm);
+	nccl_leave_busy(comm);
 	return r;
 }
 
