@@ -4,6 +4,7 @@
  */
 #include "compat/nccl/handle.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -298,6 +299,7 @@ struct ending {
 	pthread_t thread;
 	struct ncclComm *handle;
 	coll_status status;
+	char text[512]; /* of the error */
 };
 
 static struct nccl_job *jobs; /* lock */
@@ -355,19 +357,20 @@ static coll_status destroy(struct ncclComm *h)
 	return st;
 }
 
-/* The last one of the job: wait for those that end in threads. */
-static coll_status join_all(struct nccl_job *job)
+/* The last one of the job: wait for those that end in threads. Says the first error of them. */
+static ncclResult_t join_all(struct nccl_job *job, const char *function)
 {
-	coll_status st = COLL_OK;
+	ncclResult_t r = ncclSuccess;
 
 	for (struct ending *e = job->endings, *next; e; e = next) {
 		next = e->next;
 		pthread_join(e->thread, NULL);
-		st = st == COLL_OK ? e->status : st;
+		if (r == ncclSuccess && e->status != COLL_OK)
+			r = nccl_fail(nccl_code(e->status), "%s: %s", function, e->text);
 		free(e);
 	}
 	free(job);
-	return st;
+	return r;
 }
 
 static void *destroy_apart(void *arg)
@@ -375,8 +378,10 @@ static void *destroy_apart(void *arg)
 	struct ending *e = arg;
 
 	e->status = destroy(e->handle);
+	if (e->status != COLL_OK)
+		snprintf(e->text, sizeof(e->text), "%s", coll_last_error(NULL)->message);
 	if (e->job) {
-		join_all(e->job);
+		join_all(e->job, "");
 		pthread_detach(pthread_self());
 		free(e);
 	}
@@ -405,6 +410,7 @@ static bool start_apart(struct nccl_job *job, ncclComm_t h, bool last)
 ncclResult_t nccl_job_leave(ncclComm_t h, bool apart, const char *function)
 {
 	struct nccl_job *job = h->job;
+	ncclResult_t of_others = ncclSuccess;
 	coll_status st;
 	bool last;
 
@@ -420,10 +426,7 @@ ncclResult_t nccl_job_leave(ncclComm_t h, bool apart, const char *function)
 	if (apart)
 		return ncclSuccess;
 	st = destroy(h);
-	if (last && job) {
-		const coll_status of = join_all(job);
-
-		st = st == COLL_OK ? of : st;
-	}
-	return nccl_from(st, NULL, function);
+	if (last && job)
+		of_others = join_all(job, function);
+	return st == COLL_OK ? of_others : nccl_from(st, NULL, function);
 }
