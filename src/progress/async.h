@@ -81,10 +81,10 @@ struct coll_request {
 
 	/* Staged calls (stage.h), else staged is false. By half of a pair; collectives use the first. */
 	bool staged;
-	bool in_graph;                  /* it was captured: a graph owns it, or (an operation) a copy of it */
+	bool in_graph;                      /* it was captured: a graph owns it, or (an operation) a copy of it */
 	struct coll_device_capture capture; /* of its stream */
 	struct coll_captured *captured;     /* of a graph: runs at its launches, see capture_launch.c */
-	bool enqueued;                  /* lock: its work is in the stream, or is just being put there */
+	bool enqueued;                      /* lock: its work is in the stream, or is just being put there */
 	bool direct; /* a collective that goes direct (mapped/call.h), and is staged to everything else */
 	struct coll_mapped_call direct_call;
 	struct coll_intra_state ahead; /* lock: what it has done before it was started */

@@ -319,16 +319,21 @@ static void capture_all(struct rank *r, struct work *w, int n)
 	for (int k = 0; k < IN_A_GRAPH; k++) {
 		must(ncclGroupStart(), "group");
 		for (int i = 0; i < n; i++) {
-			must(ncclAllReduce(w[i].in, w[i].reduced, count, ncclFloat32, ncclSum, r[i].comm, r[i].stream), "sum");
-			must(ncclBroadcast(w[i].in, w[i].copied, count, ncclFloat32, n - 1, r[i].comm, r[i].stream), "copy");
+			must(ncclAllReduce(w[i].in, w[i].reduced, count, ncclFloat32, ncclSum, r[i].comm, r[i].stream),
+			     "sum");
+			must(ncclBroadcast(w[i].in, w[i].copied, count, ncclFloat32, n - 1, r[i].comm, r[i].stream),
+			     "copy");
 			must(ncclSend(w[i].in, count, ncclFloat32, (i + 1) % n, r[i].comm, r[i].stream), "send");
-			must(ncclRecv(w[i].received, count, ncclFloat32, (i + n - 1) % n, r[i].comm, r[i].stream), "receive");
+			must(ncclRecv(w[i].received, count, ncclFloat32, (i + n - 1) % n, r[i].comm, r[i].stream),
+			     "receive");
 		}
 		must(ncclGroupEnd(), "group");
 		must(ncclGroupStart(), "group");
 		for (int i = 0; i < n; i++) {
-			must(ncclAllGather(w[i].in, w[i].gathered, count, ncclFloat32, r[i].comm, r[i].stream), "gather");
-			must(ncclReduceScatter(w[i].in, w[i].scattered, count, ncclFloat32, ncclSum, r[i].comm, r[i].stream),
+			must(ncclAllGather(w[i].in, w[i].gathered, count, ncclFloat32, r[i].comm, r[i].stream),
+			     "gather");
+			must(ncclReduceScatter(w[i].in, w[i].scattered, count, ncclFloat32, ncclSum, r[i].comm,
+			                       r[i].stream),
 			     "scatter");
 		}
 		must(ncclGroupEnd(), "group");
@@ -452,10 +457,14 @@ static void graphs_of_all_ranks_in_one_thread(void)
 int main(int argc, char **argv)
 {
 	static const struct plain_case tests[] = {
-	        PLAIN_CASE(short_calls_of_two),       PLAIN_CASE(short_calls_of_three),
-	        PLAIN_CASE(long_calls_of_two),        PLAIN_CASE(short_calls_outlive_two),
-	        PLAIN_CASE(long_calls_outlive_three), PLAIN_CASE(calls_in_a_stream_aside),
-	        PLAIN_CASE(many_in_a_group),          PLAIN_CASE(two_graphs_in_turns),
+	        PLAIN_CASE(short_calls_of_two),
+	        PLAIN_CASE(short_calls_of_three),
+	        PLAIN_CASE(long_calls_of_two),
+	        PLAIN_CASE(short_calls_outlive_two),
+	        PLAIN_CASE(long_calls_outlive_three),
+	        PLAIN_CASE(calls_in_a_stream_aside),
+	        PLAIN_CASE(many_in_a_group),
+	        PLAIN_CASE(two_graphs_in_turns),
 	        PLAIN_CASE(graphs_of_all_ranks_in_one_thread),
 	};
 

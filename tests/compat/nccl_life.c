@@ -140,9 +140,11 @@ static void made_in_another_order(struct rank *r)
 	ncclRedOp_t other, op;
 
 	if (r->rank == 0)
-		must(ncclRedOpCreatePreMulSum(&other, (void *)(uintptr_t)&two, ncclFloat64, ncclScalarHostImmediate, r->comm),
+		must(ncclRedOpCreatePreMulSum(&other, (void *)(uintptr_t)&two, ncclFloat64, ncclScalarHostImmediate,
+		                              r->comm),
 		     "op");
-	must(ncclRedOpCreatePreMulSum(&op, (void *)(uintptr_t)&factor, ncclFloat32, ncclScalarHostImmediate, r->comm), "op");
+	must(ncclRedOpCreatePreMulSum(&op, (void *)(uintptr_t)&factor, ncclFloat32, ncclScalarHostImmediate, r->comm),
+	     "op");
 	fill(r, (float)(r->rank + 1));
 	must(ncclAllReduce(r->in, r->out, COUNT, ncclFloat32, op, r->comm, r->stream), "sum");
 	read_from(got, r->out, sizeof(got), r->stream);

@@ -1,8 +1,8 @@
 /*
  * Operations that the program defines (coll_op_create()) on device memory: the result has the bits that the same call
- * on host memory gives, whether the function commutes or not, blocking, in a stream and in place. Premultiplied sums with
- * a factor of each rank. And persistent operations that are started in a stream and without one, and calls in one group
- * with more than may run at a time.
+ * on host memory gives, whether the function commutes or not, blocking, in a stream and in place. Premultiplied sums
+ * with a factor of each rank. And persistent operations that are started in a stream and without one, and calls in one
+ * group with more than may run at a time.
  *
  * usage: operations FILE-OF-THE-STAND-IN [PART-OF-A-TEST'S-NAME]
  */
@@ -218,7 +218,8 @@ static void scaled_put(coll_dtype type, char *at, int value)
 		memcpy(at, (const char *)&f + 2, 2); /* bf16: little endian */
 }
 
-static coll_status scaled_call(const struct scaled *t, int what, size_t n, const void *in, void *out, coll_stream *stream)
+static coll_status scaled_call(const struct scaled *t, int what, size_t n, const void *in, void *out,
+                               coll_stream *stream)
 {
 	const struct job_rank *r = t->r;
 

@@ -322,8 +322,8 @@ static void run_together(struct nccl_creation *list, pthread_t *threads)
 	for (struct nccl_creation *c = list; c; c = c->next) {
 		if (c->follows)
 			continue;
-		if (last && (!threads ||
-		             coll_thread_start(&threads[started], NCCL_STACK_BYTES, run_creation, last) != 0))
+		if (last &&
+		    (!threads || coll_thread_start(&threads[started], NCCL_STACK_BYTES, run_creation, last) != 0))
 			run_creation(last);
 		else if (last)
 			started++;

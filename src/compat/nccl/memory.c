@@ -161,8 +161,8 @@ NCCL_FUNCTION(ncclResult_t, ncclCommWindowDeregister, (ncclComm_t comm, ncclWind
 
 /* ---- What a communicator holds ---- */
 
-/* All sizes are 0: memory of the user is not counted, and the slots of direct calls (docs/design/direct.md) are neither counted nor
- * released. */
+/* All sizes are 0: memory of the user is not counted, and the slots of direct calls (docs/design/direct.md) are neither
+ * counted nor released. */
 NCCL_FUNCTION(ncclResult_t, ncclCommMemStats, (ncclComm_t comm, ncclCommMemStat_t stat, uint64_t *value))
 {
 	static const char *const function = "ncclCommMemStats";
