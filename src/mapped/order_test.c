@@ -12,6 +12,7 @@
 enum { RANKS = 4, ME = 1 };
 
 static int seen[RANKS], nseen;
+static coll_op op = COLL_SUM, enqueued; /* of the calls; of the last kernel */
 static struct coll_mapped mapped;
 
 /* Whose slot an address lies in. */
@@ -33,7 +34,8 @@ static coll_status reduce(struct coll_device *d, coll_device_stream s, const str
                           const uint64_t *in, int nin, size_t count, const struct coll_device_places *where,
                           uint64_t guard)
 {
-	(void)d, (void)s, (void)r, (void)out, (void)count, (void)where, (void)guard;
+	(void)d, (void)s, (void)out, (void)count, (void)where, (void)guard;
+	enqueued = r->op;
 	for (int i = 0; i < nin && nseen < RANKS; i++)
 		seen[nseen++] = owner(in[i]);
 	return COLL_OK;
@@ -54,10 +56,12 @@ static const char *read_by(enum coll_kind kind, size_t count, size_t segment)
 	static struct mapped_page pages[RANKS];
 	static const int ring[RANKS] = {1, 2, 0, 3};
 	static char text[RANKS + 1];
+	const struct coll_reduction reduction = {.type = COLL_F32, .op = op, .elem_bytes = 4};
 	struct coll_plan plan = {.kind = kind, .size = RANKS};
 	struct coll_job job = {.plan = &plan,
 	                       .in = {.base = (char *)8, .count = count},
 	                       .out = {.base = (char *)16, .count = count},
+	                       .reduction = &reduction,
 	                       .elem_bytes = 4};
 	struct coll_comm *comm = calloc(1, sizeof(*comm));
 	struct coll_mapped_call call;
@@ -91,4 +95,12 @@ TEST(mapped_order, reductions_are_in_rank_order)
 {
 	CHECK(strcmp(read_by(COLL_KIND_ALL_REDUCE, 100, 1), "0123") == 0);
 	CHECK(strcmp(read_by(COLL_KIND_REDUCE_SCATTER, 100, 1), "0123") == 0);
+}
+
+TEST(mapped_order, a_rank_scales_only_its_own_input)
+{
+	op = COLL_OP_PREMUL_SUM;
+	CHECK(strcmp(read_by(COLL_KIND_ALL_REDUCE, 100, 1), "0123") == 0);
+	CHECK(enqueued == COLL_SUM);
+	op = COLL_SUM;
 }
