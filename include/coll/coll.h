@@ -321,7 +321,8 @@ typedef void (*coll_user_fn)(void *arg, const void *left, void *inout, size_t co
  * create and destroy the same operations in the same order, since the value is compared as part of a
  * call. COLL_ERR_MEMORY: more than 64 exist at once. */
 COLL_API coll_status coll_op_create(coll_op *op, coll_comm *comm, coll_user_fn fn, void *arg, int commutative);
-/* Sum of scale * x, each product rounded to type; scale points to one element of type (float types only). */
+/* Sum of scale * x, each product rounded to type; each rank has its own scale. It points to one element of type (float
+ * types only). */
 COLL_API coll_status coll_op_create_premul_sum(coll_op *op, coll_comm *comm, const void *scale, coll_dtype type);
 /* Destroy an operation and set *op to COLL_SUM. Calls made or prepared before still use it.
  * coll_comm_destroy() destroys the remaining ones. */
