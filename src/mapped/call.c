@@ -85,7 +85,6 @@ static void find_input(struct coll_comm *comm, const struct coll_job *job, struc
 	const size_t in = extent_bytes(comm, job, &job->in), out = extent_bytes(comm, job, &job->out);
 	const bool overlap = job->in.base < job->out.base + out && job->out.base < job->in.base + in;
 	const bool written = overlap && (kind == COLL_KIND_ALL_TO_ALL || kind == COLL_KIND_SCAN);
-
 	const bool named = coll_mapped_reads(kind, root) && !call->in_host && !written && !coll_mapped_scales(job);
 
 	coll_mapper_start(comm->mapped);

@@ -97,7 +97,7 @@ TEST(mapped_order, reductions_are_in_rank_order)
 	CHECK(strcmp(read_by(COLL_KIND_REDUCE_SCATTER, 100, 1), "0123") == 0);
 }
 
-TEST(mapped_order, a_rank_scales_only_its_own_input)
+TEST(mapped_order, slots_of_a_premultiplied_sum_are_added)
 {
 	op = COLL_OP_PREMUL_SUM;
 	CHECK(strcmp(read_by(COLL_KIND_ALL_REDUCE, 100, 1), "0123") == 0);

@@ -137,19 +137,22 @@ bool coll_mapped_scales(const struct coll_job *job)
 static coll_status put_reduce(const struct coll_mapped_tile *t, coll_device_stream s, uint64_t out, size_t at, int n,
                               size_t count, struct coll_device_places *where)
 {
-	struct coll_reduction r = *t->job->reduction;
+	const struct coll_reduction *reduction = t->job->reduction;
+	struct coll_reduction sum;
 	uint64_t in[COLL_MAPPED_RANKS_MAX];
 
-	/* Slots hold scaled inputs. */
-	if (coll_mapped_scales(t->job))
-		r.op = COLL_SUM;
+	if (coll_mapped_scales(t->job)) { /* slots hold scaled inputs */
+		sum = *reduction;
+		sum.op = COLL_SUM;
+		reduction = &sum;
+	}
 	for (int i = 0; i < n; i++)
 		in[i] = slot_at(t, i, false) + at;
 	if (where)
 		where->found = mapped_found(t->d);
 	if (count == 0 && (!where || where->whole_count == 0))
 		return COLL_OK;
-	return t->d->device->table->reduce(t->d->device, s, &r, out, in, n, count, where, t->ground->guard);
+	return t->d->device->table->reduce(t->d->device, s, reduction, out, in, n, count, where, t->ground->guard);
 }
 
 /* Each rank scales its own input, since no other knows its factor. */

@@ -9,8 +9,8 @@
 
 #include "compat/nccl/error.h"
 
-/* Each number: the version from which NCCL reads it (a structure of an older one may have padding there), at least, at
- * most. */
+/* Each number: the version from which NCCL reads it (a structure of an older one may have padding there; 0: any), at
+ * least, at most. */
 struct range {
 	const char *name;
 	size_t offset;
