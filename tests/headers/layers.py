@@ -227,4 +227,5 @@ def main(root, build, planted):
     return 1 if bad or seen < 2000 else 0
 
 
-sys.exit(main(os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2]), os.path.abspath(sys.argv[3])))
+if __name__ == "__main__":
+    sys.exit(main(*map(os.path.abspath, sys.argv[1:4])))
