@@ -570,7 +570,7 @@ coll_status coll_request_test(coll_request **req, coll_message_info *info)
 	if (!req || !*req || forbidden(*req, "request_test"))
 		return COLL_ERR_ARGUMENT;
 	if (!is_done(*req))
-		coll_drive_try(((struct receive *)(void *)*req)->ctx);
+		coll_drive_ask(((struct receive *)(void *)*req)->ctx, is_done, *req);
 	return is_done(*req) ? finish(req, info) : COLL_AGAIN;
 }
 

@@ -438,6 +438,20 @@ bool coll_drive_last(struct coll_context *ctx)
 	return moved;
 }
 
+bool coll_drive_ask(struct coll_context *ctx, bool (*done)(void *arg), void *arg)
+{
+	bool yes;
+
+	coll_async_lock(ctx);
+	yes = done(arg);
+	if (!yes && !coll_async_is_idle(ctx)) {
+		coll_drive(ctx);
+		yes = done(arg);
+	}
+	coll_async_unlock(ctx);
+	return yes;
+}
+
 /* ---- Waiting ---- */
 
 /* A thread that waits for an event of these contexts and drives them meanwhile. */

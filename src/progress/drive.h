@@ -41,6 +41,11 @@ void coll_drive_tagged(struct coll_comm *comm);
 /* They do no more, for good. The lock is held. */
 void coll_drive_untagged(struct coll_comm *comm);
 
+/* Whether done(arg) holds, which is asked under the lock. If it does not, one look is made first that begins after this
+ * call did: "no" never means that another thread held the lock. Waits for the lock, which nobody holds while he waits.
+ */
+bool coll_drive_ask(struct coll_context *ctx, bool (*done)(void *arg), void *arg);
+
 /* Drive these contexts until done(arg), for at most timeout_ms (< 0: no limit). Returns OK or
  * AGAIN. */
 coll_status coll_async_await(struct coll_context **ctxs, int n, bool (*done)(void *arg), void *arg, int timeout_ms);

@@ -145,20 +145,34 @@ static bool device_stream(struct coll_event *e, void **handle)
 	return device;
 }
 
+struct question {
+	const struct coll_event *event;
+	coll_status status;
+	bool device; /* it is recorded in a stream of the device */
+};
+
+/* The lock is held. */
+static bool answer(void *arg)
+{
+	struct question *q = arg;
+
+	q->status = coll_event_state(q->event);
+	q->device = q->event->stream && q->event->stream->device;
+	return q->status != COLL_AGAIN;
+}
+
 coll_status coll_event_query(coll_event *e)
 {
-	coll_status st;
+	struct question q = {.event = e};
 
 	if (!e)
 		return COLL_ERR_ARGUMENT;
-	st = look(e);
-	if (st == COLL_AGAIN && coll_drive_try(e->ctx))
-		st = look(e);
-	if (st == COLL_AGAIN && device_stream(e, NULL)) {
+	coll_drive_ask(e->ctx, answer, &q);
+	if (q.status == COLL_AGAIN && q.device) {
 		coll_stage_look_sometimes(e->ctx);
-		st = look(e);
+		q.status = look(e);
 	}
-	return st;
+	return q.status;
 }
 
 coll_status coll_event_wait(coll_event *e, int timeout_ms)
@@ -169,7 +183,8 @@ coll_status coll_event_wait(coll_event *e, int timeout_ms)
 		return COLL_ERR_ARGUMENT;
 	st = device_stream(e, NULL) ? coll_stage_await(e->ctx, NULL, reached, e, timeout_ms)
 	                            : coll_async_await(&e->ctx, 1, reached, e, timeout_ms);
-	return st == COLL_OK ? look(e) : st;
+	/* The time may be over because another thread held the lock whenever this one asked. */
+	return st == COLL_OK || st == COLL_AGAIN ? look(e) : st;
 }
 
 coll_status coll_event_time(coll_event *e, double *seconds)

@@ -181,7 +181,7 @@ coll_status coll_stream_query(coll_stream *s)
 	if (!s)
 		return COLL_ERR_ARGUMENT;
 	if (!complete(s))
-		coll_drive_try(s->ctx);
+		coll_drive_ask(s->ctx, complete, s);
 	if (s->device && !complete(s))
 		coll_stage_look_sometimes(s->ctx);
 	return complete(s) ? status_of(s) : COLL_AGAIN;

@@ -2,6 +2,11 @@
  * Streams and events: the order of what was put in, the first error, and waiting for points of other streams.
  */
 #include "progress/stream.h"
+
+#include <pthread.h>
+#include <sched.h>
+
+#include "progress/event.h"
 #include "progress/world_test.h"
 
 static struct coll_stream *a, *b;
@@ -258,6 +263,92 @@ TEST(event, of_the_same_stream_it_is_behind_anyway)
 	world_hand_in(8, a);
 	coll_event_record(e, a);
 	CHECK(coll_stream_wait_event(a, e) == COLL_OK && a->last == 1, "nothing was put in");
+	world_end(1);
+	coll_event_destroy(&e);
+	finish();
+}
+
+/* ---- Queries while another thread has the lock ---- */
+
+struct holder {
+	atomic_bool holds, answered;
+	bool seen; /* the query waited for the lock */
+};
+
+/* Holds the lock until the query waits for it, or has answered without it. */
+static void *hold(void *arg)
+{
+	struct holder *h = arg;
+	struct coll_async *async = comm->ctx->async;
+
+	pthread_mutex_lock(&async->lock);
+	atomic_store(&h->holds, true);
+	while (!h->seen && !atomic_load(&h->answered)) {
+		h->seen = atomic_load(&async->lock_waiters) > 0;
+		sched_yield();
+	}
+	pthread_mutex_unlock(&async->lock);
+	return NULL;
+}
+
+/* The answer of a query (of e, else of a) that is made while another thread holds the lock. */
+static coll_status query_while_held(struct coll_event *event)
+{
+	struct holder h = {.seen = false};
+	coll_status st;
+	pthread_t t;
+
+	if (pthread_create(&t, NULL, hold, &h) != 0)
+		return COLL_ERR_SYSTEM;
+	while (!atomic_load(&h.holds))
+		sched_yield();
+	st = event ? coll_event_query(event) : coll_stream_query(a);
+	atomic_store(&h.answered, true);
+	pthread_join(t, NULL);
+	CHECK(h.seen, "the query did not wait for the lock");
+	return st;
+}
+
+TEST(query, a_lock_that_is_held_is_not_taken_for_pending)
+{
+	setup();
+	coll_event_create(&e, comm);
+	world_hand_in(8, a);
+	coll_event_record(e, a);
+	fake_engine_run_of(1)->polls = 0; /* all messages are here: one look completes it */
+	CHECK(query_while_held(NULL) == COLL_OK);
+	world_hand_in(8, a);
+	coll_event_record(e, a);
+	fake_engine_run_of(2)->polls = 0;
+	CHECK(query_while_held(e) == COLL_OK);
+	coll_event_destroy(&e);
+	finish();
+}
+
+TEST(query, a_thread_that_waits_for_the_lock_does_not_keep_it_from_looking)
+{
+	setup();
+	coll_event_create(&e, comm);
+	atomic_fetch_add(&comm->ctx->async->lock_waiters, 1); /* as for one that is about to get it */
+	world_hand_in(8, a);
+	fake_engine_run_of(1)->polls = 0;
+	CHECK(coll_stream_query(a) == COLL_OK);
+	world_hand_in(8, a);
+	coll_event_record(e, a);
+	fake_engine_run_of(2)->polls = 0;
+	CHECK(coll_event_query(e) == COLL_OK);
+	atomic_fetch_sub(&comm->ctx->async->lock_waiters, 1);
+	coll_event_destroy(&e);
+	finish();
+}
+
+TEST(query, what_is_pending_stays_so_whoever_has_the_lock)
+{
+	setup();
+	coll_event_create(&e, comm);
+	world_hand_in(8, a);
+	coll_event_record(e, a);
+	CHECK(query_while_held(NULL) == COLL_AGAIN && query_while_held(e) == COLL_AGAIN);
 	world_end(1);
 	coll_event_destroy(&e);
 	finish();
