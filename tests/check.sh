@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# The suite under AddressSanitizer and UndefinedBehaviourSanitizer, the programs
-# where threads race under ThreadSanitizer, a clang build with its fast part, and
-# two planted defects that must turn the first two red. Ends with
+# What `./run test` leaves out: the tests that take long, or test the tests, in
+# build/release. All tests under AddressSanitizer and UndefinedBehaviourSanitizer,
+# the programs where threads race under ThreadSanitizer, a clang build with its fast
+# part, and two planted defects that must turn the first two red. Ends with
 # `check: N passed, N failed`.
 set -u
 passed=0 failed=0 jobs=$(nproc)
@@ -41,9 +42,12 @@ caught() { # PROGRAM PATTERN
 # The plain programs in which threads meet. Left out: what has one thread (planner, seeded scheduler, model of
 # shm) and can show nothing here; and the launcher's tests, whose ranks are processes.
 threaded() { # DIR
-	meson test -C "build/$1" --no-rebuild --list --suite plain 2>/dev/null | sed -n 's|^.*plain / ||p' |
+	meson test -C "build/$1" --no-rebuild --list --suite plain 2>/dev/null | sed -n -E 's#^.*plain(\+more)* / ##p' |
 		grep -v -E '^(sched|sched-mutants|plan-.*|coll-plan|shm_model|collrun_test|launch_test)$'
 }
+
+suite release --suite more
+verdict "the rest of the suite" $?
 
 export ASAN_OPTIONS=detect_leaks=1:detect_stack_use_after_return=1:abort_on_error=0:exitcode=99
 export LSAN_OPTIONS=exitcode=99:print_suppressions=0:suppressions=$PWD/tests/lsan.supp
@@ -54,14 +58,14 @@ configure asan -Db_sanitize=address,undefined -Db_lundef=false -Doptimization=1 
 verdict "AddressSanitizer build" $?
 # Some hwloc plugin (probably the PCI one) leaks, and is unloaded by then: no suppression can
 # name it. Without plugins the report is gone, and they get no coverage here.
-HWLOC_PLUGINS_PATH=/nonexistent suite asan --no-suite house
+HWLOC_PLUGINS_PATH=/nonexistent suite asan --setup all --no-suite house
 verdict "AddressSanitizer and UBSan suite" $?
 caught build/asan/tests/planted-leak LeakSanitizer
 verdict "a planted leak is caught" $?
 
 configure tsan -Db_sanitize=thread -Db_lundef=false -Doptimization=1 -Ddebug=true -Dtests=disabled
 verdict "ThreadSanitizer build" $?
-suite tsan $(threaded tsan)
+suite tsan --setup all $(threaded tsan)
 verdict "ThreadSanitizer, programs where threads race" $?
 caught build/tsan/tests/planted-race "data race"
 verdict "a planted race is caught" $?

@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
 """Format (clang-format) and static checks (clang-tidy) over all sources git knows.
 
+A source that several programs compile is looked at once, as the first of them compiles it.
+
 usage: lint.py BUILD-DIRECTORY (with compile_commands.json)
 """
 import concurrent.futures
@@ -8,6 +10,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 
 
 def sources():
@@ -34,9 +37,11 @@ def tidy(build, name):
 
 def check_tidy(build, names):
     with open(os.path.join(build, "compile_commands.json")) as f:
-        known = {os.path.relpath(os.path.join(e["directory"], e["file"])) for e in json.load(f)}
-    with concurrent.futures.ThreadPoolExecutor(os.cpu_count() or 1) as pool:
-        return [r for r in pool.map(lambda n: tidy(build, n), [n for n in names if n in known]) if r]
+        known = {os.path.relpath(os.path.join(e["directory"], e["file"])): e for e in reversed(json.load(f))}
+    with tempfile.TemporaryDirectory() as folder, concurrent.futures.ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+        with open(os.path.join(folder, "compile_commands.json"), "w") as f:
+            json.dump(list(known.values()), f)
+        return [r for r in pool.map(lambda n: tidy(folder, n), [n for n in names if n in known]) if r]
 
 
 def main():

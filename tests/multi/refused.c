@@ -1,13 +1,13 @@
 /*
  * Memory that is refused. Of two ranks, threads of this process, one makes a series of calls, and
- * the k-th allocation that the library makes in its thread fails: for every k alone, for some with
- * all after it. What fails says so with COLL_ERR_MEMORY and a text, the rank can abort and
+ * the k-th allocation that the library makes in its thread fails, alone or with all after it: for some
+ * k, or alone for every k. What fails says so with COLL_ERR_MEMORY and a text, the rank can abort and
  * destroy, the other rank is not left waiting, and memory, descriptors and threads are as before.
  *
  * The allocator (refusing.h) needs glibc and no sanitizer. What the library's own threads ask for is not
  * refused.
  *
- * usage: refused TRANSPORT [PART-OF-A-TEST'S-NAME]
+ * usage: refused TRANSPORT some|every [PART-OF-A-TEST'S-NAME]
  */
 #define PLAIN_OWN_MAIN
 #include "refused.h"
@@ -23,6 +23,7 @@
 enum { MOST = 2000 };
 
 char refused_transports[64];
+static bool every_k;
 
 static int entries(const char *path)
 {
@@ -140,9 +141,9 @@ static unsigned job(coll_status (*act)(struct rank *r), unsigned k, enum refusin
 	return ranks[0].refused;
 }
 
-/* run(k, mode) for every k, until it needs no k-th allocation. */
-static void every_allocation(unsigned (*run)(coll_status (*act)(struct rank *r), unsigned k, enum refusing mode),
-                             coll_status (*act)(struct rank *r))
+/* run(k, mode) for one k after the other, until it needs no k-th allocation. */
+static void each_allocation(unsigned (*run)(coll_status (*act)(struct rank *r), unsigned k, enum refusing mode),
+                            coll_status (*act)(struct rank *r))
 {
 	struct footprint before, after;
 	unsigned k = 1, total = 0;
@@ -152,7 +153,8 @@ static void every_allocation(unsigned (*run)(coll_status (*act)(struct rank *r),
 		run(act, i, REFUSING_ONE);
 	run(act, 0, REFUSING_ONE);
 	for (enum refusing mode = REFUSING_ONE; mode <= REFUSING_ALL_FROM; mode++)
-		for (k = 1; k <= MOST && atomic_load(&plain_failures) == 0; k += mode == REFUSING_ONE ? 1 : 1 + k / 8) {
+		for (k = 1; k <= MOST && atomic_load(&plain_failures) == 0;
+		     k += mode == REFUSING_ONE && every_k ? 1 : 1 + k / 8) {
 			unsigned n;
 
 			before = footprint();
@@ -176,32 +178,32 @@ static void every_allocation(unsigned (*run)(coll_status (*act)(struct rank *r),
 
 static void create_alone(void)
 {
-	every_allocation(refused_created_alone, NULL);
+	each_allocation(refused_created_alone, NULL);
 }
 
 static void create_together(void)
 {
-	every_allocation(refused_created_together, NULL);
+	each_allocation(refused_created_together, NULL);
 }
 
 static void create_apart(void)
 {
 	if (strstr(refused_transports, "loop"))
 		SKIP("loop stays in one process");
-	every_allocation(refused_created_apart, NULL);
+	each_allocation(refused_created_apart, NULL);
 }
 
 static void create_on_hosts(void)
 {
 	if (!strstr(refused_transports, "tcp"))
 		SKIP("nothing but tcp leads to another host");
-	every_allocation(refused_created_on_hosts, NULL);
+	each_allocation(refused_created_on_hosts, NULL);
 }
 
-#define TEST_OF(what)                              \
-	static void refused_##what(void)           \
-	{                                          \
-		every_allocation(job, act_##what); \
+#define TEST_OF(what)                             \
+	static void refused_##what(void)          \
+	{                                         \
+		each_allocation(job, act_##what); \
 	}
 TEST_OF(calls)
 TEST_OF(repeats)
@@ -221,12 +223,13 @@ int main(int argc, char **argv)
 	        PLAIN_CASE(refused_groups),  PLAIN_CASE(refused_operations), PLAIN_CASE(refused_memory),
 	};
 
-	if (argc < 2) {
-		fprintf(stderr, "usage: %s TRANSPORT [PART-OF-A-TEST'S-NAME]\n", argv[0]);
+	if (argc < 3) {
+		fprintf(stderr, "usage: %s TRANSPORT some|every [PART-OF-A-TEST'S-NAME]\n", argv[0]);
 		return 64;
 	}
+	every_k = strcmp(argv[2], "every") == 0;
 	refusing_begin();
 	snprintf(refused_transports, sizeof(refused_transports), "COLL_TRANSPORTS=%s", argv[1]);
-	plain_run_cases("", tests, sizeof(tests) / sizeof(tests[0]), argc > 2 ? argv[2] : NULL);
+	plain_run_cases("", tests, sizeof(tests) / sizeof(tests[0]), argc > 3 ? argv[3] : NULL);
 	return plain_summary();
 }
