@@ -18,6 +18,7 @@
 #include "context/locality.h"
 #include "context/service.h"
 #include "control/gossip.h"
+#include "net/net.h"
 #include "topology/nic.h"
 #include "topology/topology.h"
 #include "transports/common/dummy.h"
@@ -253,7 +254,7 @@ static void fill_peer_info(struct coll_context *c)
 	coll_settings_agreed(&c->settings, &info->settings);
 	memcpy(info->host_id, c->host_id, sizeof(info->host_id));
 	gethostname(info->host_name, sizeof(info->host_name) - 1);
-	if (getrandom(&info->id, sizeof(info->id), 0) != sizeof(info->id))
+	if (coll_net->random(&info->id, sizeof(info->id), 0) != sizeof(info->id))
 		info->id = (struct coll_process_id){
 		        {coll_mix64((uint64_t)getpid()), coll_mix64((uint64_t)(uintptr_t)c ^ (uint64_t)c->rank)}};
 }
@@ -310,8 +311,8 @@ coll_status coll_context_open(struct coll_context **ctx, const struct coll_conte
 	coll_sleepers_init(&c->sleepers);
 	c->birth_counter = coll_ticks_counter();
 	coll_moment_take(&c->birth, c->birth_counter);
-	c->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	c->service_wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	c->wake_fd = coll_net->eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	c->service_wake_fd = coll_net->eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	pthread_mutex_init(&c->links_lock, NULL);
 	pthread_mutex_init(&c->comms_lock, NULL);
 	pthread_mutex_init(&c->closing_lock, NULL);
@@ -534,9 +535,9 @@ void coll_context_close(struct coll_context **ctx)
 	coll_shared_group_release(&c->group);
 	coll_sleepers_fini(&c->sleepers);
 	if (c->wake_fd >= 0)
-		close(c->wake_fd);
+		coll_net->close(c->wake_fd);
 	if (c->service_wake_fd >= 0)
-		close(c->service_wake_fd);
+		coll_net->close(c->service_wake_fd);
 	if (c->logger.file)
 		close(c->logger.file);
 	pthread_mutex_destroy(&c->links_lock);

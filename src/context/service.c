@@ -5,13 +5,11 @@
 
 #include <assert.h>
 #include <errno.h>
-#include <poll.h>
 #include <string.h>
-#include <time.h>
-#include <unistd.h>
 
 #include "base/delay.h"
 #include "base/thread.h"
+#include "net/net.h"
 
 enum { OWN_FDS = 2 };
 
@@ -33,7 +31,7 @@ static void without_poll(struct coll_context *ctx, int error, bool *complained)
 		coll_log(&ctx->logger, COLL_LOG_WARN, "[COLL-4103] the service thread cannot use poll(): %s",
 		         strerror(error));
 	*complained = true;
-	nanosleep(&pause, NULL);
+	coll_net->sleep(&pause, NULL);
 }
 
 static void *loop(void *arg)
@@ -55,9 +53,9 @@ static void *loop(void *arg)
 		for (int i = 0; i < ctx->ntransports; i++)
 			transports[i] = (struct pollfd){
 			        .fd = ctx->transports[i].table.service_fd(ctx->transports[i].inst), .events = POLLIN};
-		if (poll(p, n, coll_control_timeout_ms(ctx->control)) < 0 && errno != EINTR)
+		if (coll_net->poll(p, n, coll_control_timeout_ms(ctx->control)) < 0 && errno != EINTR)
 			without_poll(ctx, errno, &complained);
-		if ((p[0].revents & POLLIN) && read(ctx->service_wake_fd, &count, sizeof(count)) < 0) {
+		if ((p[0].revents & POLLIN) && coll_net->read(ctx->service_wake_fd, &count, sizeof(count)) < 0) {
 			/* Another thread has emptied it. */
 		}
 		/* Serve the control plane first: a gossip note that names a culprit was sent before
@@ -81,7 +79,7 @@ void coll_service_add(struct coll_context *ctx, const struct coll_service_client
 
 coll_status coll_service_start(struct coll_context *ctx, struct coll_error_box *err)
 {
-	const int e = coll_thread_start(&ctx->service, COLL_THREAD_STACK_BYTES, loop, ctx);
+	const int e = coll_net->thread_start(&ctx->service, COLL_THREAD_STACK_BYTES, loop, ctx);
 
 	if (e)
 		return coll_error_set(err, COLL_ERR_SYSTEM, "[COLL-4101] cannot start the service thread: %s",
@@ -94,7 +92,7 @@ void coll_service_kick(struct coll_context *ctx)
 {
 	uint64_t one = 1;
 
-	if (write(ctx->service_wake_fd, &one, sizeof(one)) < 0) {
+	if (coll_net->write(ctx->service_wake_fd, &one, sizeof(one)) < 0) {
 		/* The counter is full, so the thread is awake already. */
 	}
 }
@@ -105,6 +103,6 @@ void coll_service_stop(struct coll_context *ctx)
 	if (!ctx->service_running)
 		return;
 	coll_service_kick(ctx);
-	pthread_join(ctx->service, NULL);
+	coll_net->thread_join(ctx->service, NULL);
 	ctx->service_running = false;
 }

@@ -18,15 +18,13 @@
 #include "context/sleep.h"
 
 #include <errno.h>
-#include <poll.h>
-#include <sched.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
-#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/delay.h"
 #include "context/context.h"
+#include "net/net.h"
 
 /* A yield of COLL_DELAY_YIELD_SLICE_MS, per other rank on the core, shows that a thread computes
  * there. That thread will go on for SLICES times as long, so this rank does not yield meanwhile. */
@@ -52,7 +50,7 @@ void coll_sleepers_fini(struct coll_sleepers *s)
 		struct coll_sleeper *me = s->spare;
 
 		s->spare = me->next;
-		close(me->fd);
+		coll_net->close(me->fd);
 		free(me);
 	}
 	pthread_mutex_destroy(&s->lock);
@@ -64,7 +62,7 @@ static struct coll_sleeper *sleeper_new(void)
 
 	if (!me)
 		return NULL;
-	me->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	me->fd = coll_net->eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (me->fd >= 0)
 		return me;
 	free(me);
@@ -105,7 +103,7 @@ static void delist(struct coll_sleepers *s, struct coll_sleeper *me)
 		at = &(*at)->next;
 	*at = me->next;
 	atomic_fetch_sub(&s->count, 1);
-	if (read(me->fd, &count, sizeof(count)) < 0) {
+	if (coll_net->read(me->fd, &count, sizeof(count)) < 0) {
 		/* No thread has written it. */
 	}
 	me->next = s->spare;
@@ -119,7 +117,7 @@ static void wake_others(struct coll_sleepers *s, const struct coll_sleeper *me)
 
 	pthread_mutex_lock(&s->lock);
 	for (const struct coll_sleeper *o = s->asleep; o; o = o->next)
-		if (o != me && write(o->fd, &one, sizeof(one)) < 0) {
+		if (o != me && coll_net->write(o->fd, &one, sizeof(one)) < 0) {
 			/* The counter is full, so the descriptor is readable already. */
 		}
 	pthread_mutex_unlock(&s->lock);
@@ -134,7 +132,7 @@ bool coll_context_yield(struct coll_context *ctx)
 
 	if (before < atomic_load_explicit(&ctx->contended_until_ns, memory_order_relaxed))
 		return false;
-	sched_yield();
+	coll_net->yield();
 	now = coll_clock_ns();
 	if (now - before < COLL_DELAY_NS(YIELD_SLICE) * ctx->core_sharers)
 		return true;
@@ -195,10 +193,10 @@ bool coll_context_sleep(struct coll_context *ctx, int ms, bool (*look)(void *arg
 		p[3 + i] = (struct pollfd){.fd = w->table.poll_fd(w->inst), .events = POLLIN};
 	}
 	if (quiet && !look(arg)) {
-		const int ready = poll(p, (nfds_t)(3 + ctx->ntransports), ms);
+		const int ready = coll_net->poll(p, (nfds_t)(3 + ctx->ntransports), ms);
 
 		signalled = ready < 0 && errno == EINTR;
-		if (ready > 0 && (p[0].revents & POLLIN) && read(ctx->wake_fd, &count, sizeof(count)) > 0)
+		if (ready > 0 && (p[0].revents & POLLIN) && coll_net->read(ctx->wake_fd, &count, sizeof(count)) > 0)
 			wake_others(&ctx->sleepers, me);
 	}
 	for (int i = 0; i < ctx->ntransports; i++)

@@ -7,16 +7,14 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/epoll.h>
 #include <sys/random.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/delay.h"
 #include "control/liveness.h"
 #include "control/ping.h"
 #include "control/state.h"
+#include "net/net.h"
 
 enum { STRANGERS_MAX = 128, ACCEPTS_PER_CALL = 64 };
 
@@ -26,8 +24,8 @@ void coll_control_watch(struct coll_control *c, struct coll_control_link *l)
 
 	if (l->connecting || l->count > 0)
 		e.events |= EPOLLOUT;
-	if (epoll_ctl(c->epoll, EPOLL_CTL_MOD, l->fd, &e) < 0)
-		epoll_ctl(c->epoll, EPOLL_CTL_ADD, l->fd, &e);
+	if (coll_net->epoll_ctl(c->epoll, EPOLL_CTL_MOD, l->fd, &e) < 0)
+		coll_net->epoll_ctl(c->epoll, EPOLL_CTL_ADD, l->fd, &e);
 }
 
 static struct coll_control_link *add_link(struct coll_control *c, int fd, int peer)
@@ -35,7 +33,7 @@ static struct coll_control_link *add_link(struct coll_control *c, int fd, int pe
 	struct coll_control_link *l;
 
 	if (c->nlinks == CONTROL_LINKS_MAX || !(l = calloc(1, sizeof(*l)))) {
-		close(fd);
+		coll_net->close(fd);
 		errno = ENOMEM;
 		return NULL;
 	}
@@ -51,7 +49,7 @@ void coll_control_drop_link(struct coll_control *c, struct coll_control_link *l)
 	for (int i = 0; i < c->nlinks; i++)
 		if (c->links[i] == l)
 			c->links[i] = c->links[--c->nlinks];
-	close(l->fd);
+	coll_net->close(l->fd);
 	free(l);
 }
 
@@ -180,7 +178,7 @@ void coll_control_broken(struct coll_control *c, struct coll_control_link *l, co
 
 static void random_nonce(uint64_t nonce[2])
 {
-	if (getrandom(nonce, 16, GRND_NONBLOCK) != 16)
+	if (coll_net->random(nonce, 16, GRND_NONBLOCK) != 16)
 		nonce[0] = coll_clock_ns(), nonce[1] = (uint64_t)(uintptr_t)nonce;
 }
 
@@ -189,7 +187,7 @@ static void listen_on(struct coll_control *c, int listener, uint64_t serial, boo
 	struct epoll_event e = {.events = EPOLLIN, .data.u64 = serial};
 
 	if (listener >= 0)
-		epoll_ctl(c->epoll, on ? EPOLL_CTL_ADD : EPOLL_CTL_DEL, listener, &e);
+		coll_net->epoll_ctl(c->epoll, on ? EPOLL_CTL_ADD : EPOLL_CTL_DEL, listener, &e);
 }
 
 void coll_control_listen(struct coll_control *c, bool on)
@@ -202,7 +200,7 @@ void coll_control_listen(struct coll_control *c, bool on)
 void coll_control_accept(struct coll_control *c, int listener)
 {
 	for (int i = 0; i < ACCEPTS_PER_CALL; i++) {
-		int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK), strangers = 0;
+		int fd = coll_net->accept(listener, SOCK_CLOEXEC | SOCK_NONBLOCK), strangers = 0;
 		struct coll_control_link *l, *oldest = NULL;
 		struct coll_message m = {.type = COLL_MSG_CHALLENGE};
 

@@ -5,14 +5,10 @@
 #include "control/control.h"
 
 #include <errno.h>
-#include <poll.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/epoll.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/delay.h"
@@ -22,6 +18,7 @@
 #include "control/liveness.h"
 #include "control/ping.h"
 #include "control/state.h"
+#include "net/net.h"
 
 void coll_control_unlock(struct coll_control *c)
 {
@@ -87,7 +84,7 @@ static bool handle(struct coll_control *c, struct coll_control_link *l)
 	case COLL_MSG_PING: coll_control_on_ping(c, l, &m->u.question); return true;
 	case COLL_MSG_PONG:
 		coll_control_on_pong(c, l, &m->u.answer);
-		if (write(c->env.wake_fd, &one, sizeof(one)) < 0) {
+		if (coll_net->write(c->env.wake_fd, &one, sizeof(one)) < 0) {
 			/* Full: awake already. */
 		}
 		return true;
@@ -128,7 +125,7 @@ static void on_link_event(struct coll_control *c, struct coll_control_link *l, u
 		socklen_t len = sizeof(error);
 
 		error = 0;
-		getsockopt(l->fd, SOL_SOCKET, SO_ERROR, &error, &len);
+		coll_net->getsockopt(l->fd, SOL_SOCKET, SO_ERROR, &error, &len);
 		if (error) {
 			coll_control_broken(c, l, strerror(error), error);
 			return;
@@ -160,7 +157,7 @@ static void service_locked(struct coll_control *c)
 	 * from going on. */
 	const uint64_t now = coll_clock_ns();
 	struct epoll_event events[64];
-	int n = epoll_wait(c->epoll, events, 64, 0);
+	int n = coll_net->epoll_wait(c->epoll, events, 64, 0);
 
 	for (int i = 0; i < n; i++) {
 		if (events[i].data.u64 == LISTENER_UNIX)
@@ -204,7 +201,7 @@ coll_status coll_control_open(const struct coll_control_env *env, struct coll_pe
 	c->said_end = &c->said;
 	for (int i = 0; i < ASKS_MAX; i++)
 		c->asks[i].peer = -1;
-	c->epoll = epoll_create1(EPOLL_CLOEXEC);
+	c->epoll = coll_net->epoll_create(EPOLL_CLOEXEC);
 	c->listen_unix = coll_link_listen_unix(info->control_unix, sizeof(info->control_unix), &env->self);
 	c->listen_tcp = coll_link_listen_tcp(range, &info->control_port);
 	/* No harm on one host, which may have no network at all; who gives a range has others in mind. */
@@ -295,7 +292,7 @@ void coll_control_flush(struct coll_control *c, int ms)
 		more = unsent(c);
 		coll_control_unlock(c);
 		if (more)
-			poll(&p, 1, COLL_DELAY_CONTROL_FLUSH_LOOK_MS);
+			coll_net->poll(&p, 1, COLL_DELAY_CONTROL_FLUSH_LOOK_MS);
 	} while (more && coll_clock_ns() < deadline);
 }
 
@@ -320,11 +317,11 @@ void coll_control_close(struct coll_control **control, int flush_ms)
 	while (c->nlinks > 0)
 		coll_control_drop_link(c, c->links[0]);
 	if (c->listen_unix >= 0)
-		close(c->listen_unix);
+		coll_net->close(c->listen_unix);
 	if (c->listen_tcp >= 0)
-		close(c->listen_tcp);
+		coll_net->close(c->listen_tcp);
 	if (c->epoll >= 0)
-		close(c->epoll);
+		coll_net->close(c->epoll);
 	pthread_mutex_destroy(&c->lock);
 	coll_control_forget_all(c);
 	free(c->peers);

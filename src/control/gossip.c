@@ -12,12 +12,12 @@
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 #include "control/connect.h"
 #include "control/control.h"
 #include "control/liveness.h"
 #include "control/state.h"
+#include "net/net.h"
 
 enum { FAILURES_MAX = 1024, TRIES_TO_FORGET = 64 };
 
@@ -206,7 +206,7 @@ bool coll_control_spread(struct coll_control *c, const struct coll_note *n, int 
 			coll_control_write(c, c->links[i]);
 	atomic_fetch_add_explicit(c->env.alarm, 1, memory_order_release);
 	c->env.alert(c->env.ctx, n->kind == COLL_GOSSIP_FAIL ? n->comm : 0);
-	if (write(c->env.wake_fd, &one, sizeof(one)) < 0) {
+	if (coll_net->write(c->env.wake_fd, &one, sizeof(one)) < 0) {
 		/* Full: the sleeper is awake already. */
 	}
 	say_note(c, n);

@@ -8,19 +8,18 @@
  */
 #include "control/keepalive.h"
 
-#include <sys/socket.h>
-
 #include "base/clock.h"
 #include "base/delay.h"
 #include "control/gossip.h"
 #include "control/state.h"
+#include "net/net.h"
 
 static bool over_tcp(const struct coll_control_link *l)
 {
 	int domain = 0;
 	socklen_t len = sizeof(domain);
 
-	return getsockopt(l->fd, SOL_SOCKET, SO_DOMAIN, &domain, &len) == 0 && domain != AF_UNIX;
+	return coll_net->getsockopt(l->fd, SOL_SOCKET, SO_DOMAIN, &domain, &len) == 0 && domain != AF_UNIX;
 }
 
 void coll_control_say_alive(struct coll_control *c, uint64_t now)

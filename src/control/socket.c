@@ -6,7 +6,6 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
-#include <ifaddrs.h>
 #include <net/if.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -14,12 +13,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <sys/un.h>
-#include <unistd.h>
 
 #include "base/delay.h"
 #include "base/siphash.h"
+#include "net/net.h"
 
 static socklen_t unix_address(struct sockaddr_un *a, const char *name)
 {
@@ -32,14 +30,14 @@ static socklen_t unix_address(struct sockaddr_un *a, const char *name)
 int coll_link_listen_unix(char *name, size_t len_bytes, const struct coll_process_id *self)
 {
 	struct sockaddr_un a;
-	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	int fd = coll_net->socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 
 	snprintf(name, len_bytes, "coll-%016llx%016llx", (unsigned long long)self->word[0],
 	         (unsigned long long)self->word[1]);
 	if (fd < 0)
 		return -1;
-	if (bind(fd, (void *)&a, unix_address(&a, name)) < 0 || listen(fd, 1024) < 0) {
-		close(fd);
+	if (coll_net->bind(fd, (void *)&a, unix_address(&a, name)) < 0 || coll_net->listen(fd, 1024) < 0) {
+		coll_net->close(fd);
 		name[0] = 0;
 		return -1;
 	}
@@ -49,15 +47,15 @@ int coll_link_listen_unix(char *name, size_t len_bytes, const struct coll_proces
 /* One dual-stack socket, or IPv4 where there is no IPv6. */
 static int tcp_socket(int *family)
 {
-	int off = 0, fd = socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	int off = 0, fd = coll_net->socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 
 	*family = AF_INET6;
-	if (fd >= 0 && setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off)) == 0)
+	if (fd >= 0 && coll_net->setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off)) == 0)
 		return fd;
 	if (fd >= 0)
-		close(fd);
+		coll_net->close(fd);
 	*family = AF_INET;
-	return socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	return coll_net->socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 }
 
 static int listen_at(uint16_t want_port, uint16_t *port)
@@ -76,15 +74,15 @@ static int listen_at(uint16_t want_port, uint16_t *port)
 	/* A range is used again soon, while connections of the job before still linger; a port of the kernel's choice
 	 * is free anyway. */
 	if (want_port)
-		setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
-	if (bind(fd, six ? (void *)&a6 : (void *)&a4, six ? sizeof(a6) : sizeof(a4)) == 0 && listen(fd, 1024) == 0 &&
-	    getsockname(fd, (void *)&bound, &len) == 0) {
+		coll_net->setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
+	if (coll_net->bind(fd, six ? (void *)&a6 : (void *)&a4, six ? sizeof(a6) : sizeof(a4)) == 0 &&
+	    coll_net->listen(fd, 1024) == 0 && coll_net->getsockname(fd, (void *)&bound, &len) == 0) {
 		*port = ntohs(six ? ((struct sockaddr_in6 *)&bound)->sin6_port
 		                  : ((struct sockaddr_in *)&bound)->sin_port);
 		return fd;
 	}
 	e = errno;
-	close(fd);
+	coll_net->close(fd);
 	errno = e;
 	return -1;
 }
@@ -142,7 +140,7 @@ void coll_link_addresses(struct coll_peer_info *info, const char *interfaces)
 	struct ifaddrs *all = NULL;
 
 	info->control_hosts = 0;
-	if (getifaddrs(&all) < 0)
+	if (coll_net->getifaddrs(&all) < 0)
 		return;
 	for (int loopback = 0; loopback < 2; loopback++)
 		for (struct ifaddrs *i = all; i; i = i->ifa_next) {
@@ -158,7 +156,7 @@ void coll_link_addresses(struct coll_peer_info *info, const char *interfaces)
 				if (loopback || interface_wanted(interfaces, i->ifa_name))
 					add_address(info, i->ifa_addr);
 		}
-	freeifaddrs(all);
+	coll_net->freeifaddrs(all);
 }
 
 static void tune_tcp(int fd)
@@ -168,12 +166,12 @@ static void tune_tcp(int fd)
 
 	/* A rank that pings an unreachable host after 250 ms must detect it within 2 s; an idle link must
 	 * detect it soon. This is not a death yet: see liveness.c. */
-	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
-	setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof(one));
-	setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof(idle));
-	setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &idle, sizeof(idle));
-	setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &count, sizeof(count));
-	setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &user_ms, sizeof(user_ms));
+	coll_net->setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
+	coll_net->setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof(one));
+	coll_net->setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof(idle));
+	coll_net->setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &idle, sizeof(idle));
+	coll_net->setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &count, sizeof(count));
+	coll_net->setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &user_ms, sizeof(user_ms));
 }
 
 static socklen_t tcp_address(struct sockaddr_storage *s, const struct coll_peer_info *info, int candidate)
@@ -199,14 +197,14 @@ int coll_link_connect(const struct coll_peer_info *info, int candidate, bool *in
 {
 	struct sockaddr_storage s;
 	socklen_t len = candidate < 0 ? unix_address((void *)&s, info->control_unix) : tcp_address(&s, info, candidate);
-	int fd = socket(s.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	int fd = coll_net->socket(s.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 
 	if (fd < 0)
 		return -1;
 	if (candidate >= 0)
 		tune_tcp(fd);
 	*in_progress = false;
-	if (connect(fd, (void *)&s, len) == 0)
+	if (coll_net->connect(fd, (void *)&s, len) == 0)
 		return fd;
 	if (errno == EINPROGRESS) {
 		*in_progress = true;
@@ -214,7 +212,7 @@ int coll_link_connect(const struct coll_peer_info *info, int candidate, bool *in
 	}
 	int why = errno;
 
-	close(fd);
+	coll_net->close(fd);
 	errno = why;
 	return -1;
 }
@@ -237,7 +235,8 @@ bool coll_link_flush(struct coll_control_link *l)
 {
 	while (l->count > 0) {
 		const char *p = (const char *)&l->out[l->head];
-		ssize_t n = send(l->fd, p + l->out_bytes, sizeof(struct coll_message) - l->out_bytes, MSG_NOSIGNAL);
+		ssize_t n = coll_net->send(l->fd, p + l->out_bytes, sizeof(struct coll_message) - l->out_bytes,
+		                           MSG_NOSIGNAL);
 
 		if (n < 0)
 			return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR;
@@ -257,7 +256,7 @@ int coll_link_read(struct coll_control_link *l)
 
 	if (l->in_bytes == sizeof(l->in))
 		l->in_bytes = 0; /* the caller has consumed it */
-	n = recv(l->fd, (char *)&l->in + l->in_bytes, sizeof(l->in) - l->in_bytes, 0);
+	n = coll_net->recv(l->fd, (char *)&l->in + l->in_bytes, sizeof(l->in) - l->in_bytes, 0);
 	if (n == 0)
 		return -1;
 	if (n < 0)

@@ -17,10 +17,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/timerfd.h>
-#include <unistd.h>
 
 #include "base/delay.h"
 #include "base/thread.h"
+#include "net/net.h"
 #include "progress/copier.h"
 #include "progress/drive.h"
 #include "progress/loop.h"
@@ -48,7 +48,7 @@ static void set_timer(struct coll_async *a, uint64_t ns)
 {
 	const struct itimerspec when = {.it_value.tv_nsec = (long)ns};
 
-	timerfd_settime(a->timer_fd, 0, &when, NULL);
+	coll_net->timerfd_settime(a->timer_fd, 0, &when, NULL);
 	a->called = true;
 	a->waits_before = atomic_load_explicit(&a->waits, memory_order_relaxed);
 }
@@ -84,7 +84,7 @@ void coll_async_close(struct coll_context *ctx)
 		set_timer(a, 1);
 		pthread_mutex_unlock(&a->lock);
 		coll_context_wake(ctx);
-		pthread_join(a->thread, NULL);
+		coll_net->thread_join(a->thread, NULL);
 	}
 	coll_copier_destroy(ctx);
 	while (a->spare_events) {
@@ -94,7 +94,7 @@ void coll_async_close(struct coll_context *ctx)
 		free(r);
 	}
 	if (a->timer_fd >= 0)
-		close(a->timer_fd);
+		coll_net->close(a->timer_fd);
 	pthread_mutex_destroy(&a->lock);
 	free(a);
 	ctx->async = NULL;
@@ -108,7 +108,7 @@ void coll_async_close(struct coll_context *ctx)
 static void yield_to_lock_waiters(struct coll_async *a)
 {
 	for (int i = 0; i < YIELDS && atomic_load_explicit(&a->lock_waiters, memory_order_relaxed) > 0; i++)
-		sched_yield();
+		coll_net->yield();
 }
 
 /* The progress thread has nothing to do: nothing is pending, or waiting threads drive the
@@ -152,7 +152,7 @@ static void rest(struct coll_context *ctx)
 		if (a->called)
 			set_timer(a, take_over_ns(ctx));
 		pthread_mutex_unlock(&a->lock);
-		while (read(a->timer_fd, &expirations, sizeof(expirations)) < 0 && errno == EINTR)
+		while (coll_net->read(a->timer_fd, &expirations, sizeof(expirations)) < 0 && errno == EINTR)
 			;
 		pthread_mutex_lock(&a->lock);
 	} while (!is_not_needed(a) && atomic_load_explicit(&a->waits, memory_order_relaxed) != a->waits_before);
@@ -208,10 +208,11 @@ void coll_async_thread(struct coll_context *ctx)
 	if (!thread_wanted(ctx))
 		return;
 	coll_async_lock(ctx);
-	if (!a->running && a->timer_fd < 0 && (a->timer_fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC)) < 0)
+	if (!a->running && a->timer_fd < 0 &&
+	    (a->timer_fd = coll_net->timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC)) < 0)
 		e = errno;
 	if (!a->running && !e) {
-		e = coll_thread_start(&a->thread, COLL_THREAD_STACK_BYTES, progress, ctx);
+		e = coll_net->thread_start(&a->thread, COLL_THREAD_STACK_BYTES, progress, ctx);
 		a->running = e == 0;
 	}
 	pthread_mutex_unlock(&a->lock);

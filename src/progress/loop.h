@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "base/delay.h"
 #include "context/context.h"
+#include "net/net.h"
 #include "progress/async.h"
 #include "progress/persistent.h"
 
@@ -83,7 +84,7 @@ static inline void coll_wait_loop_sleep(struct coll_wait_loop *l, uint64_t now_n
 			const bool lately = now_ns - l->since_ns < COLL_DELAY_NS(NAP_LONG_AFTER);
 			const long ns = (long)COLL_DELAY_NS(DEVICE_NAPS);
 
-			nanosleep(&(struct timespec){.tv_nsec = lately ? ns / 20 : ns}, NULL);
+			coll_net->sleep(&(struct timespec){.tv_nsec = lately ? ns / 20 : ns}, NULL);
 			return;
 		}
 	if (l->n > 1)

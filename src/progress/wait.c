@@ -4,13 +4,11 @@
  */
 #include "progress/wait.h"
 
-#include <poll.h>
-#include <sched.h>
-
 #include "base/clock.h"
 #include "base/delay.h"
 #include "base/guards.h"
 #include "engine/run.h"
+#include "net/net.h"
 #include "progress/async.h"
 #include "progress/drive.h"
 #include "progress/loop.h"
@@ -68,7 +66,7 @@ static coll_status wait_bare(struct coll_comm *comm, const struct coll_wait *w)
 			return st;
 		coll_context_progress(comm->ctx);
 		if (!comm->ctx->dedicated_cores && !moved)
-			sched_yield();
+			coll_net->yield();
 	}
 }
 
@@ -113,7 +111,7 @@ static coll_status look(void *arg, bool last, bool *moved)
 		if (st != COLL_OK)
 			return st;
 		coll_context_progress(comm->ctx);
-		poll(NULL, 0, COLL_DELAY_FAULT_LOOK_MS);
+		coll_net->poll(NULL, 0, COLL_DELAY_FAULT_LOOK_MS);
 		*moved = true;
 		return COLL_AGAIN;
 	}

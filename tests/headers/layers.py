@@ -11,17 +11,17 @@ import subprocess
 import sys
 
 # From the bottom up. A folder may include and call folders of lower levels, and nothing else of its own level.
-LEVELS = [["base"], ["reduce"], ["device"], ["plan", "transports", "topology"], ["record"],
+LEVELS = [["base"], ["net"], ["reduce"], ["device"], ["plan", "transports", "topology"], ["record"],
           ["engine", "algos", "bootstrap", "control"], ["intra", "context"], ["core"], ["mapped"],
           ["select", "watch", "inspect"], ["match", "progress"], ["call"], ["comm"], ["api"]]
 LEVEL = {name: i for i, level in enumerate(LEVELS) for name in level}
 # Narrower than the levels: what these may see beside themselves and the public headers.
 ONLY = {
     "algos": re.compile(r"^plan/build\.h$"),
-    "transports": re.compile(r"^(base|transports)/"),
+    "transports": re.compile(r"^(base|net|transports)/"),
     "topology": re.compile(r"^base/"),
     "bootstrap": re.compile(r"^base/"),
-    "sim": re.compile(r"^(base|reduce|plan|algos|engine|transports|record|tests)/"),
+    "sim": re.compile(r"^(base|net|reduce|plan|algos|engine|transports|record|tests)/"),
     "gpt": re.compile(r"^$"),
     "ddp": re.compile(r"^$"),
     # The driver and its devices, the state of a communicator that a watchdog reads, the end of a group that was refused, unused ids, and
@@ -38,9 +38,16 @@ CALLBACKS = {
     "src/engine/engine.h": ["coll_fabric", "coll_intra_op"],
     "src/progress/async.h": ["coll_tag_driver"],
     "src/intra/intra.h": ["coll_intra_fabric"],
+    "src/net/net.h": ["coll_net"],
     "include/coll/transport.h": ["coll_transport", "coll_transport_env"],
     "include/coll/transport_shared.h": ["coll_transport_shared"],
 }
+# These make their calls of the system through the table of src/net, so that a simulator can stand in for the network.
+THROUGH_NET = re.compile(r"^src/(control|context)/|^src/\w+/(async|wait)\.c$")
+SYSTEM = {"socket", "bind", "listen", "accept", "accept4", "connect", "getsockname", "getsockopt", "setsockopt", "send",
+          "recv", "sendmsg", "recvmsg", "getifaddrs", "freeifaddrs", "epoll_create1", "epoll_ctl", "epoll_wait", "poll",
+          "ppoll", "eventfd", "timerfd_create", "timerfd_settime", "read", "sched_yield", "nanosleep",
+          "usleep", "pthread_create", "pthread_join", "getrandom"}
 # The largest part of src/ that one folder may hold.
 LARGEST = 0.20
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.M)
@@ -139,6 +146,18 @@ def check_calls(objects, bad):
     return seen
 
 
+def check_net(objects, bad):
+    """Calls of the system by those that have to use the table of src/net."""
+    seen = 0
+    for source, (_, used) in sorted(objects.items()):
+        if not THROUGH_NET.match(source):
+            continue
+        seen += 1
+        for name in sorted(used & SYSTEM):
+            bad.append(f"{source}: calls {name}() of the system, not coll_net->{name}()")
+    return seen
+
+
 PROTOTYPE = re.compile(r"\b(coll_\w+)\s*\(")
 
 
@@ -205,6 +224,10 @@ def self_test(objects, planted):
     if not any(line.startswith("src/base/planted.c") for line in bad) or not any("circle" in line for line in bad):
         missed.append("the planted upward call was not found")
     bad = []
+    check_net({"src/control/planted.c": (set(), {"poll"}), "src/control/control.c": objects["src/control/control.c"]}, bad)
+    if bad != ["src/control/planted.c: calls poll() of the system, not coll_net->poll()"]:
+        missed.append(f"a planted call of the system was not found: {bad}")
+    bad = []
     check_includes(["tests/planted/upward.h"], bad, "base")
     if len(bad) != 1:
         missed.append("the planted upward include was not found")
@@ -220,7 +243,7 @@ def main(root, build, planted):
     objects = symbols(build, json.load(open(os.path.join(build, "compile_commands.json"))), root)
     bad = []
     seen = (check_includes(paths, bad) + check_calls(objects, bad) + check_headers(paths, objects, bad) +
-            check_sizes(paths, bad) + check_callbacks(bad))
+            check_net(objects, bad) + check_sizes(paths, bad) + check_callbacks(bad))
     bad += self_test(objects, planted)
     print("\n".join(bad))
     print(f"{max(seen - len(bad), 0)} passed, {len(bad)} failed, 0 skipped")

@@ -6,8 +6,8 @@
 
 #include <assert.h>
 #include <stdlib.h>
-#include <unistd.h>
 
+#include "net/net.h"
 #include "transports/loop/loop.h"
 
 /* ---- Bells ---------------------------------------------------------------- */
@@ -17,7 +17,7 @@ void coll_loop_ring(struct loop_bell *bell)
 	const uint64_t one = 1;
 
 	pthread_mutex_lock(&bell->lock);
-	if (!bell->dead && bell->wake_fd >= 0 && write(bell->wake_fd, &one, sizeof(one)) < 0) {
+	if (!bell->dead && bell->wake_fd >= 0 && coll_net->write(bell->wake_fd, &one, sizeof(one)) < 0) {
 		/* The counter is full: the sleeper is awake already. */
 	}
 	pthread_mutex_unlock(&bell->lock);

@@ -15,11 +15,11 @@
 #include "transports/loop/pipe.h"
 
 #include <assert.h>
-#include <sched.h>
 #include <string.h>
 
 #include "base/clock.h"
 #include "base/delay.h"
+#include "net/net.h"
 #include "transports/loop/group.h"
 #include "transports/loop/loop.h"
 
@@ -374,7 +374,7 @@ static void await_reader(struct loop_channel *c, struct loop_cell *cell)
 			                 "[COLL-6301] loop: memory lent to a peer is still being read");
 			break;
 		}
-		sched_yield();
+		coll_net->yield();
 	}
 	atomic_compare_exchange_strong(&cell->loan, &reading, LOOP_REVOKED);
 }

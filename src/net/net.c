@@ -1,0 +1,72 @@
+/*
+ * The system's own table: see net.h. It owns the pointer to the table in use and nothing else;
+ * what a call means is the system's matter.
+ */
+#include "net/net.h"
+
+#include <sched.h>
+#include <sys/eventfd.h>
+#include <sys/random.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
+
+#include "base/thread.h"
+
+/* Address arguments are a union of pointer types in the C library, so a plain pointer to these functions has another
+ * type than the table. */
+static int system_bind(int fd, const struct sockaddr *address, socklen_t len_bytes)
+{
+	return bind(fd, address, len_bytes);
+}
+
+static int system_accept(int fd, int flags)
+{
+	return accept4(fd, NULL, NULL, flags);
+}
+
+static int system_connect(int fd, const struct sockaddr *address, socklen_t len_bytes)
+{
+	return connect(fd, address, len_bytes);
+}
+
+static int system_getsockname(int fd, struct sockaddr *address, socklen_t *len_bytes)
+{
+	return getsockname(fd, address, len_bytes);
+}
+
+static const struct coll_net system_net = {
+        .socket = socket,
+        .bind = system_bind,
+        .listen = listen,
+        .accept = system_accept,
+        .connect = system_connect,
+        .getsockname = system_getsockname,
+        .getsockopt = getsockopt,
+        .setsockopt = setsockopt,
+        .send = send,
+        .recv = recv,
+        .getifaddrs = getifaddrs,
+        .freeifaddrs = freeifaddrs,
+        .epoll_create = epoll_create1,
+        .epoll_ctl = epoll_ctl,
+        .epoll_wait = epoll_wait,
+        .poll = poll,
+        .eventfd = eventfd,
+        .timerfd_create = timerfd_create,
+        .timerfd_settime = timerfd_settime,
+        .read = read,
+        .write = write,
+        .close = close,
+        .yield = sched_yield,
+        .sleep = nanosleep,
+        .thread_start = coll_thread_start,
+        .thread_join = pthread_join,
+        .random = getrandom,
+};
+
+const struct coll_net *coll_net = &system_net;
+
+void coll_net_take(const struct coll_net *net)
+{
+	coll_net = net ? net : &system_net;
+}
