@@ -74,6 +74,9 @@ CC=clang configure clang -Dwerror=true -Dtests=enabled
 verdict "clang build, warnings are errors" $?
 suite clang --suite unit
 verdict "clang, unit tests" $?
+timeout 510 bash tests/cuda-real.sh --stand-in --minutes 8 --build build/clang --out build/cuda-real.md >build/cuda-real.log
+verdict "cuda-real.sh on the stand-in driver, in 8.5 minutes" $?
+grep -v ": passed" build/cuda-real.log
 
 echo "check: $passed passed, $failed failed"
 [ $failed -eq 0 ]

@@ -18,7 +18,7 @@ import run as host_run
 
 ROOT = host_run.ROOT
 FACTOR = 8
-LIMIT_S = 900
+SERIES = ["direct", "threads", "staged", "host", "nccl", "libnccl"]
 # Columns of nccl-tests, which the perf programs have too: size, count, type, operation, root, time ...
 SIZE, TIME, WRONG, P50 = 0, 5, 8, 14
 
@@ -36,6 +36,9 @@ def options(argv):
     p.add_argument("--driver", default=os.environ.get("COLL_CUDA_LIBRARY", ""), help="file of the driver of CUDA; that of the tests: softcuda")
     p.add_argument("--nccl-tests", metavar="DIRECTORY", help="all_reduce_perf of nccl-tests there, built for the NCCL to compare with")
     p.add_argument("--python", default=ranks_of.default_python(), help="a Python that has torch, for NCCL and Gloo")
+    p.add_argument("--series", default=",".join(SERIES), help="by commas, of these: %(default)s")
+    p.add_argument("--rate", type=float, default=0, metavar="GB/S", help="of the device's memory: a column 2nS/B, what n ranks of one device need")
+    p.add_argument("--limit", type=host_run.at_least(1), default=900, metavar="SECONDS", help="for each program that is run (default: %(default)s)")
     p.add_argument("--markdown", action="store_true", help="tables in Markdown")
     args = p.parse_args(argv)
     args.build = os.path.abspath(args.build)
@@ -45,6 +48,9 @@ def options(argv):
         args.ranks = [int(n) for n in args.ranks.split(",")]
     except ValueError:
         p.error("--ranks %s: no numbers" % args.ranks)
+    args.series = args.series.split(",")
+    if not set(args.series) <= set(SERIES):
+        p.error("--series %s: not all are of %s" % (",".join(args.series), ",".join(SERIES)))
     return args
 
 
@@ -55,16 +61,16 @@ def environment(args, **more):
     return dict(env, COLL_ARRIVAL_TIMEOUT_MS="60000", COLL_TIMEOUT_MS="30000", **more)
 
 
-def said(argv, env):
+def said(args, argv, env):
     """(status, output); 77: skipped."""
     try:
         done = subprocess.run(argv, env=env, text=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                              timeout=LIMIT_S)
+                              timeout=args.limit)
         return done.returncode, done.stdout
     except OSError as e:
         return 127, str(e)
     except subprocess.TimeoutExpired as e:
-        return 124, "after %d s: %s" % (LIMIT_S, (e.stdout or b"").decode(errors="replace"))
+        return 124, "after %d s: %s" % (args.limit, (e.stdout or b"").decode(errors="replace"))
 
 
 def last_line(text):
@@ -74,7 +80,7 @@ def last_line(text):
 
 def devices(args):
     """Names of the devices; Missing: there are none."""
-    text = said([args.build + "/tools/coll-info"], environment(args))[1]
+    text = said(args, [args.build + "/tools/coll-info"], environment(args))[1]
     names = re.findall(r"^  cuda:\d+ (.*)$", text, re.M)
     if not names:
         none = re.search(r"^cuda devices: (none: .*)$", text, re.M)
@@ -104,7 +110,7 @@ def ours(args, n, threads, direct):
     else:
         line = [args.build + "/tools/collrun", "--no-prefix", "-n", str(n), *line]
     # Threads that share a device need a hardware queue for each stream.
-    status, text = said(line, environment(args, COLL_DEVICE_DIRECT=str(int(direct)), CUDA_DEVICE_MAX_CONNECTIONS="32"))
+    status, text = said(args, line, environment(args, COLL_DEVICE_DIRECT=str(int(direct)), CUDA_DEVICE_MAX_CONNECTIONS="32"))
     if status:
         raise ranks_of.Failed("status %d: %s" % (status, last_line(text)))
     if direct and "device-direct" not in text:
@@ -129,7 +135,7 @@ def host(args, n):
 
 def torch(args, n, **more):
     """All-reduce of PyTorch, of its backend nccl, and of Gloo on the same tensors."""
-    status, text = said([args.python, ROOT + "/tests/compat/torch_cuda.py", "--times", "--ranks", str(n), "--max", str(args.max), "--factor",
+    status, text = said(args, [args.python, ROOT + "/tests/compat/torch_cuda.py", "--times", "--ranks", str(n), "--max", str(args.max), "--factor",
                          str(FACTOR)], dict(os.environ, **more))
     if status == 77:
         raise Missing(re.sub(r"^skipped: ", "", last_line(text)))
@@ -144,7 +150,7 @@ def nccl_tests(args, n, count):
     if count < n:
         raise Missing("nccl-tests: %d ranks on %d device%s" % (n, count, "" if count == 1 else "s"))
     program = os.path.join(args.nccl_tests, "all_reduce_perf")
-    status, text = said([program, "-b", "8", "-e", str(args.max), "-f", str(FACTOR), "-g", str(n), "-n", str(args.iterations)], dict(os.environ))
+    status, text = said(args, [program, "-b", "8", "-e", str(args.max), "-f", str(FACTOR), "-g", str(n), "-n", str(args.iterations)], dict(os.environ))
     if status:
         raise ranks_of.Failed("%s: status %d: %s" % (program, status, last_line(text)))
     return rows_of(text, TIME)
@@ -186,11 +192,30 @@ def sizes(args):
 
 def measure(args, n, names, why, real):
     t = Table()
-    for name, threads, direct in (("direct", False, True), ("direct, threads", True, True), ("staged", False, False)):
-        if names:
+    for key, name, threads, direct in (("direct", "direct", False, True), ("threads", "direct, threads", True, True), ("staged", "staged", False, False)):
+        if names and key in args.series:
             t.take(name, lambda: ours(args, n, threads, direct))
-        else:
+        elif key in args.series:
             t.left_out.append("%s: %s" % (name, why))
+    if "host" in args.series:
+        take_host(args, n, t)
+    others = [s for s in args.series if s.endswith("nccl")]
+    if others and not real:
+        t.left_out.append("NCCL, Gloo of PyTorch: %s" % ("they need a real device" if names else why))
+        others = []
+    if "nccl" in others and args.nccl_tests:
+        t.take("NCCL, nccl-tests", lambda: nccl_tests(args, n, len(names)), of_others=True)
+    if "nccl" in others:
+        t.take_pair("NCCL, PyTorch", "Gloo, PyTorch", lambda: torch(args, n, NCCL_MULTI_RANK_GPU_ENABLE="1"))
+    if "libnccl" in others:
+        nccl = args.build + "/src/compat/nccl/libnccl.so.2"
+        t.take("libnccl.so.2 of this library, PyTorch", lambda: torch(args, n, LD_PRELOAD=nccl)[0])
+    if args.rate:
+        t.columns["2nS/B"] = {s: 2 * n * s / args.rate / 1000 for s in sizes(args)}
+    return t
+
+
+def take_host(args, n, t):
     try:
         found, missing = host(args, n)
         for name, title in (("ours", "host"), ("gloo", "host, Gloo"), ("torch", "host, Gloo in PyTorch")):
@@ -201,15 +226,6 @@ def measure(args, n, names, why, real):
     except ranks_of.Failed as e:
         t.left_out.append("host: FAILED: %s" % e)
         t.failed = True
-    if not real:
-        t.left_out.append("NCCL, Gloo of PyTorch: %s" % ("they need a real device" if names else why))
-        return t
-    if args.nccl_tests:
-        t.take("NCCL, nccl-tests", lambda: nccl_tests(args, n, len(names)), of_others=True)
-    t.take_pair("NCCL, PyTorch", "Gloo, PyTorch", lambda: torch(args, n, NCCL_MULTI_RANK_GPU_ENABLE="1"))
-    nccl = args.build + "/src/compat/nccl/libnccl.so.2"
-    t.take("libnccl.so.2 of this library, PyTorch", lambda: torch(args, n, LD_PRELOAD=nccl)[0])
-    return t
 
 
 # ---- For people ----
