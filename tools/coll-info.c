@@ -25,10 +25,9 @@
 #include "inspect_client.h"
 #include "mapped/region.h"
 #include "reduce/reduce.h"
-#include "select/explain.h"
-#include "topology/hwloc.h"
+#include "tools/common/host.h"
+#include "tools/common/ways_table.h"
 #include "topology/nic.h"
-#include "topology/topology.h"
 #include "transports/common/dummy.h"
 #include "transports/common/registry.h"
 #include "transports/rdma/ports.h"
@@ -277,7 +276,7 @@ static int read_options(int argc, char **argv, struct wanted *w)
 		if (o == 'e')
 			return explain_message(optarg);
 		if (o == 'w') {
-			coll_explain_table(stdout);
+			coll_ways_table(stdout);
 			return 0;
 		}
 		if (o == 'h' || o == '?' || o == 'p') {

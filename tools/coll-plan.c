@@ -13,8 +13,8 @@
 #include <unistd.h>
 
 #include "base/number.h"
-#include "plan/count.h"
-#include "plan/print.h"
+#include "tools/common/count.h"
+#include "tools/common/print.h"
 #include "tools/layout_sweep.h"
 #include "tools/plan_layout.h"
 #include "tools/plan_set.h"

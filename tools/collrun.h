@@ -18,7 +18,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "topology/topology.h"
+#include "tools/common/host.h"
 
 /* ---- Options ----------------------------------------------------------- */
 

@@ -17,7 +17,7 @@
 #include "base/number.h"
 #include "coll/coll.h"
 #include "collrun.h"
-#include "topology/hwloc.h"
+#include "tools/common/host.h"
 
 enum { USAGE = 2, RANKS_MAX = 1 << 20 };
 

@@ -19,7 +19,7 @@
 #include <unistd.h>
 
 #include "collrun_ranks.h"
-#include "topology/hwloc.h"
+#include "tools/common/host.h"
 
 /* ---- The job ----------------------------------------------------------- */
 

@@ -10,8 +10,7 @@
 #include <sys/stat.h>
 
 #include "ran_test.h"
-#include "topology/hwloc.h"
-#include "topology/topology.h"
+#include "tools/common/host.h"
 
 /* ---- The command line -------------------------------------------------- */
 

@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "plan/count.h"
+#include "tools/common/count.h"
 #include "tools/plan_layout.h"
 #include "tools/plan_set.h"
 

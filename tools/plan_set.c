@@ -3,7 +3,7 @@
  */
 #include "tools/plan_set.h"
 #include "plan/lower.h"
-#include "plan/verify.h"
+#include "proof/verify.h"
 
 #include <stdio.h>
 #include <stdlib.h>

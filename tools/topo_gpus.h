@@ -5,8 +5,8 @@
 #define COLL_TOOLS_TOPO_GPUS_H
 
 #include "base/text.h"
+#include "tools/common/gpu_tree.h"
 #include "topology/gpu_ring.h"
-#include "topology/gpu_tree.h"
 
 struct topo_gpus {
 	const struct coll_graph *graph;

@@ -12,11 +12,11 @@
 #include "base/clock.h"
 #include "base/hash.h"
 #include "tests/plain.h"
+#include "tools/common/gpu_tree.h"
+#include "tools/common/nccl_xml.h"
 #include "topology/digest_read.h"
 #include "topology/gpu_ring.h"
-#include "topology/gpu_tree.h"
 #include "topology/graph_hwloc.h"
-#include "topology/graph_nccl.h"
 #include "topology/search.h"
 
 static long rounds = 20000;

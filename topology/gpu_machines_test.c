@@ -14,10 +14,10 @@
 
 #include "base/hash.h"
 #include "tests/plain.h"
+#include "tools/common/nccl_xml.h"
 #include "topology/digest_read.h"
-#include "topology/gpu_brute.h"
+#include "topology/gpu_brute_test.h"
 #include "topology/graph_hwloc.h"
-#include "topology/graph_nccl.h"
 
 enum { SEEN_MAX = 1 << 17, RANDOM_RANKS = 60 };
 

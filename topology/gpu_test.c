@@ -1,6 +1,6 @@
 /*
  * Classes of paths between devices, and the rings and trees that follow from them, for machines made by hand and at
- * random. What is best is found by looking at all rings and trees (gpu_brute.h). Seeds are printed.
+ * random. What is best is found by looking at all rings and trees (gpu_brute_test.h). Seeds are printed.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,7 +8,7 @@
 
 #include "base/hash.h"
 #include "tests/plain.h"
-#include "topology/gpu_brute.h"
+#include "topology/gpu_brute_test.h"
 
 /* ---- Paths made by hand ------------------------------------------------- */
 

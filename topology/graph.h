@@ -1,8 +1,8 @@
 /*
  * What a host is made of, as plain numbers: hardware threads and their places, memory, network devices (NICs), GPUs.
- * Read from hwloc, files or the kernel (graph_hwloc.h, graph_nccl.h, rates.h), sent as a digest (digest.h), judged by
- * search.h. Every rate has an origin, and what nobody said is 0 with COLL_ORIGIN_UNKNOWN: unknown, never slow.
- * Places are indices, dense, in the order of the machine; -1 where a thing has none or spans several.
+ * Read from hwloc, files or the kernel (graph_hwloc.h, rates.h; tools/common/nccl_xml.h), sent as a digest (digest.h),
+ * judged by search.h. Every rate has an origin, and what nobody said is 0 with COLL_ORIGIN_UNKNOWN: unknown, never
+ * slow. Places are indices, dense, in the order of the machine; -1 where a thing has none or spans several.
  */
 #ifndef COLL_TOPOLOGY_GRAPH_H
 #define COLL_TOPOLOGY_GRAPH_H

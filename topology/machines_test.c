@@ -8,9 +8,9 @@
 #include <string.h>
 
 #include "tests/plain.h"
+#include "tools/common/nccl_xml.h"
 #include "topology/digest_read.h"
 #include "topology/graph_hwloc.h"
-#include "topology/graph_nccl.h"
 #include "topology/search.h"
 
 /* ---- A machine with ranks on it ----------------------------------------- */

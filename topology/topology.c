@@ -75,34 +75,3 @@ int coll_topology_cores(void)
 		cores = limit;
 	return cores > 0 ? cores : 1;
 }
-
-bool coll_topology_bind_named(const char *name, enum coll_topology_bind *kind)
-{
-	static const char *const names[] = {"none", "core", "numa"};
-
-	for (int i = 0; i < 3; i++) {
-		if (strcmp(name, names[i]) == 0) {
-			*kind = (enum coll_topology_bind)i;
-			return true;
-		}
-	}
-	return false;
-}
-
-void coll_topology_cpus_text(const cpu_set_t *set, char *buf, size_t len_bytes)
-{
-	size_t at = 0;
-
-	if (len_bytes)
-		*buf = 0;
-	for (int c = 0; c < COLL_CPUS_MAX && at < len_bytes; c++) {
-		int last = c;
-
-		if (!CPU_ISSET((size_t)c, set))
-			continue;
-		while (last + 1 < COLL_CPUS_MAX && CPU_ISSET((size_t)last + 1, set))
-			last++;
-		at += (size_t)snprintf(buf + at, len_bytes - at, last > c ? "%s%d-%d" : "%s%d", at ? "," : "", c, last);
-		c = last;
-	}
-}

@@ -16,12 +16,4 @@ enum { COLL_CPUS_MAX = CPU_SETSIZE };
  * CPU quota of its container, rounded up. At least 1. Cheap: no hwloc. */
 int coll_topology_cores(void);
 
-enum coll_topology_bind { COLL_BIND_NONE, COLL_BIND_CORE, COLL_BIND_NUMA };
-
-/* "core" ... ; false for an unknown name. */
-bool coll_topology_bind_named(const char *name, enum coll_topology_bind *kind);
-
-/* "0-3,8" */
-void coll_topology_cpus_text(const cpu_set_t *set, char *buf, size_t len_bytes);
-
 #endif

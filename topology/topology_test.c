@@ -10,8 +10,8 @@
 #include <unistd.h>
 
 #include "tests/plain.h"
+#include "tools/common/host.h"
 #include "topology/cache.h"
-#include "topology/hwloc.h"
 #include "topology/topology.h"
 
 static int first_cpu(const cpu_set_t *s)

@@ -9,9 +9,9 @@
 #include <string.h>
 
 #include "algos/algos.h"
-#include "plan/count.h"
 #include "plan/lower.h"
-#include "plan/verify.h"
+#include "proof/verify.h"
+#include "tools/common/count.h"
 
 static bool rooted(enum coll_kind kind)
 {

@@ -12,7 +12,7 @@
 #include "algos/broadcast_blocks.h"
 #include "algos/generators.h"
 #include "plan/lower.h"
-#include "plan/verify.h"
+#include "proof/verify.h"
 
 enum { MOST = 1100 };
 

@@ -29,7 +29,7 @@ ROW(INT, AGREED, windows, "COLL_WINDOWS", "0", "most tiles in flight; 0: chosen 
 ROW(SIZE, AGREED, memory_budget, "COLL_MEMORY_BUDGET", "256M", "upper limit of channel slots and scratch, per rank")
 ROW(BOOL, AGREED, intra, "COLL_INTRA", "1", "1: collectives within one host use memory that all its ranks map, short ones up to 16 ranks, most from 17 to 256; 0: plans for all")
 ROW(SIZE, AGREED, intra_bytes, "COLL_INTRA_BYTES", "64K", "longest message that uses memory mapped by all ranks of a host, at most 1M; such a communicator reserves a little more than twice this per rank")
-ROW(BOOL, AGREED, verify, "COLL_VERIFY", "0", "verify every new plan before it runs, up to 64 ranks")
+ROW(BOOL, AGREED, verify, "COLL_VERIFY", "0", "prove every new plan before it runs, up to 64 ranks (debug builds)")
 ROW(BOOL, LOCAL, service, "COLL_SERVICE_THREAD", "1", "run the service thread (without it a dead or silent peer is noticed late)")
 ROW(TEXT, LOCAL, progress, "COLL_PROGRESS", "auto", "progress thread for asynchronous work: on, off, or auto (off when ranks exceed cores)")
 ROW(INT, LOCAL, spin_us, "COLL_SPIN_US", "50", "time a wait polls before it sleeps (it yields the core meanwhile when ranks exceed cores)")

@@ -8,11 +8,11 @@
 #include "engine/position.h"
 #include "engine/range.h"
 #include "engine/run.h"
-#include "plan/count.h"
 #include "sim/call.h"
 #include "sim/plans.h"
 #include "sim/world.h"
 #include "tests/plain.h"
+#include "tools/common/count.h"
 
 enum { SIZES = 8 };
 

@@ -6,10 +6,9 @@
 
 #include "plan/build.h"
 #include "plan/lower.h"
-#include "plan/parse.h"
-#include "plan/print.h"
-#include "plan/race.h"
+#include "proof/race.h"
 #include "tests/plain.h"
+#include "tools/common/print.h"
 
 static char text[4096];
 
@@ -433,61 +432,4 @@ TEST(lower, a_receive_is_armed_where_nothing_touched_its_place)
 	EXPECT(t, "3 recv out[1] from 1\n");
 	EXPECT(t, "4 recv out[2] from 1 arm\n");
 	FORBID(ALL_REDUCE(armed), "arm");
-}
-
-/* ---- Text ---- */
-
-static void expect_line(const char *source, int line)
-{
-	struct coll_plan *plan = NULL;
-	int found = 0;
-
-	CHECK(coll_plan_parse(source, &plan, &found) == COLL_ERR_ARGUMENT && !plan, "accepted: %s", source);
-	CHECK(found == line, "line %d, not %d: %s", found, line, source);
-}
-
-#define HEAD "plan broadcast test rank 0 size 2 root 0 chunks 1 run 1 in_flight 1 logical\n"
-
-TEST(parse, names_the_line_of_an_error)
-{
-	expect_line("", 1);
-	expect_line("lane 0\n", 1);
-	expect_line(HEAD "lane 1\n", 2);
-	expect_line(HEAD "send in[0] to 1\n", 2);
-	expect_line(HEAD "lane 0\n\n# a comment\nsend in[0] to\n", 5);
-	expect_line(HEAD "lane 0\nsend in[0] to 1 arm pre\n", 3);
-	expect_line(HEAD "lane 0\n1 send in[0] to 1\n", 3);
-	expect_line(HEAD "lane 0\nsend in[0 to 1\n", 3);
-	expect_line(HEAD "lane 0\nsend in[4294967296] to 1\n", 3);
-	expect_line(HEAD "lane 0\ncopy out[0+2] = in[0+3]\n", 3);
-	expect_line(HEAD "lane 0\nsend s250[0] to 1\n", 3);
-	expect_line(HEAD "lane 0\nshout in[0] to 1\n", 3);
-	expect_line(HEAD "scratch 1 first 0 count 1\n", 2);
-	expect_line(HEAD HEAD, 2);
-	expect_line("plan no_such_kind test rank 0 size 2 root 0 chunks 1 run 1 in_flight 1 logical\n", 1);
-}
-
-/* Any change of one byte is either refused or read as some plan that prints. */
-TEST(parse, survives_changes_of_every_byte)
-{
-	static const char source[] =
-	        HEAD "scratch 0 first 0 count 1\nlane 0\n   0 recv_reduce s0[0+3/2:4%] = from 1 op "
-	             "in[0+3/2:4%] pre post after 0:1\n   1 wait\n";
-	static const char bytes[] = "\n\t 09a[]+%:/=#.~";
-	char copy[sizeof(source)], out[1024];
-	int accepted = 0, line;
-
-	for (size_t i = 0; i + 1 < sizeof(source); i++)
-		for (size_t k = 0; k < sizeof(bytes); k++) { /* the NUL too */
-			struct coll_plan *plan = NULL;
-
-			memcpy(copy, source, sizeof(source));
-			copy[i] = bytes[k];
-			if (coll_plan_parse(copy, &plan, &line) == COLL_OK) {
-				accepted++;
-				CHECK(coll_plan_print(plan, out, sizeof(out)) < sizeof(out));
-			}
-			coll_plan_free(plan);
-		}
-	CHECK(accepted > 0);
 }

@@ -12,9 +12,10 @@
 #include "base/hash.h"
 #include "plan/lower.h"
 #include "plan/pack.h"
-#include "plan/verify.h"
 
-enum { BUCKETS = 256, VERIFY_SIZE_MAX = 64 };
+enum { BUCKETS = 256 };
+
+coll_plan_proof_fn *coll_plan_proof;
 
 struct key {
 	enum coll_kind kind;
@@ -165,47 +166,18 @@ static struct entry *insert(struct coll_plan_cache *c, const struct key *k, uint
 
 /* ---- Building ---- */
 
-static void free_all(struct coll_plan **plans, int size)
-{
-	for (int r = 0; r < size; r++)
-		coll_plan_free(plans[r]);
-}
-
-/* Prove the collective that shape is a part of. */
-static coll_status prove(struct coll_plan_cache *c, const struct coll_shape *shape, const char *algo,
-                         coll_algo_fn generate)
-{
-	struct coll_plan *logical[VERIFY_SIZE_MAX] = {0}, *fused[VERIFY_SIZE_MAX] = {0};
-	const struct coll_plan *const *views[] = {(const struct coll_plan *const *)logical,
-	                                          (const struct coll_plan *const *)fused};
-	struct coll_verify_options opt = {.windows = 2, .ordered = shape->ordered, .uniform = shape->uniform};
-	struct coll_shape s = *shape;
-	coll_status status = COLL_OK;
-
-	for (s.rank = 0; s.rank < s.size && !status; s.rank++) {
-		status = coll_build_plan(&s, algo, generate, &logical[s.rank]);
-		if (!status)
-			status = coll_plan_lower(logical[s.rank], &fused[s.rank]);
-	}
-	for (int i = 0; i < 4 && !status; i++) {
-		opt.depth = i < 2 ? 0 : 2;
-		opt.in_place = i % 2 ? 0xaaaaaaaaaaaaaaaau : 0x5555555555555555u;
-		opt.then = views[i / 2];
-		status = coll_plan_verify(views[i / 2], s.size, &opt, c->why, sizeof(c->why));
-	}
-	free_all(logical, s.size);
-	free_all(fused, s.size);
-	return status;
-}
-
 static coll_status build(struct coll_plan_cache *c, const struct coll_shape *shape, const char *algo,
                          coll_algo_fn generate, bool verify, struct coll_plan **plan)
 {
 	struct coll_plan *logical = NULL;
 	coll_status status = COLL_OK;
 
-	if (verify && shape->size <= VERIFY_SIZE_MAX && shape->kind != COLL_KIND_SEND_RECV)
-		status = prove(c, shape, algo, generate);
+	if (verify && !coll_plan_proof) {
+		snprintf(c->why, sizeof(c->why), "COLL_VERIFY needs a library with the proofs of plans: a debug build");
+		return COLL_ERR_UNSUPPORTED;
+	}
+	if (verify && shape->kind != COLL_KIND_SEND_RECV)
+		status = coll_plan_proof(shape, algo, generate, c->why, sizeof(c->why));
 	if (!status)
 		status = coll_build_plan(shape, algo, generate, &logical);
 	if (!status && c->logical) {

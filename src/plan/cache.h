@@ -26,9 +26,15 @@ void coll_plan_cache_destroy(struct coll_plan_cache **cache);
  * and bring what is received to where it goes, one pass over the bytes for each. Before the first plan. */
 void coll_plan_cache_keep_logical(struct coll_plan_cache *cache);
 
+/* Builds the plans of all ranks of the collective that shape is a part of, and proves them together. COLL_ERR_INTERNAL
+ * with the reason in why: they are wrong. Set before main() by src/proof/prove.c where that is linked, else NULL. */
+typedef coll_status coll_plan_proof_fn(const struct coll_shape *shape, const char *algo, coll_algo_fn generate,
+                                       char *why, size_t why_bytes);
+extern coll_plan_proof_fn *coll_plan_proof;
+
 /* The plan that `generate`, which is called algo, makes of shape: from the cache,
- * else built and lowered. verify: a new plan is built for all ranks and proved,
- * logical and fused, when they are at most 64; a plan that fails is not kept
+ * else built and lowered. verify: a new plan is proved by coll_plan_proof first
+ * (COLL_ERR_UNSUPPORTED: there is none); a plan that fails is not kept
  * (COLL_ERR_INTERNAL, see coll_plan_cache_why()). Pinned on success. */
 coll_status coll_plan_cache_obtain(struct coll_plan_cache *cache, const struct coll_shape *shape, const char *algo,
                                    coll_algo_fn generate, bool verify, const struct coll_plan **plan);

@@ -6,7 +6,7 @@
  * a few lanes. The same plan serves any message size: the engine runs it once
  * per tile. See docs/design/plans.md for the rules and the text form.
  *
- * Execution rules (the verifier and the engine share them):
+ * Execution rules (src/proof and the engine share them):
  *  - A lane starts its steps in order. A step starts when the lane's previous
  *    step has started (if that one is a SEND) or completed (all other kinds),
  *    and when its wait is satisfied: lane wait_lane has retired at least its
@@ -193,33 +193,5 @@ static inline uint32_t coll_step_chunk(const struct coll_plan *p, const struct c
 }
 
 void coll_plan_free(struct coll_plan *plan); /* NULL accepted */
-
-/* ---- Verification (verify.c) ---- */
-
-struct coll_verify_options {
-	uint32_t depth;                      /* slots per channel for fused plans; 0: rendezvous (logical) */
-	uint32_t tiles;                      /* tile instances to run, default W + 1 */
-	uint32_t windows;                    /* W */
-	bool ordered;                        /* demand rank order of operands */
-	uint64_t in_place;                   /* bit r % 64: rank r runs in place */
-	const struct coll_plan *const *then; /* size plans of a second operation run right after, or NULL */
-	/* Lengths of the blocks of a block kind. Neither: they differ, and every rank has all of them.
-	 * uniform: all equal. pairwise: they differ, and a rank has only those of its
-	 * own blocks (gather, scatter: the root has all). An all_to_all that is not
-	 * uniform is pairwise. */
-	bool uniform;
-	bool pairwise;
-};
-
-/* Counts that do not drift, for tests and coll-plan. Bytes are in units of one
- * vector (vector kinds) or one block (block kinds), as exact fractions of
- * chunks: sent_chunks / chunks. */
-struct coll_plan_counts {
-	uint32_t steps;
-	uint32_t sends;
-	uint32_t recvs;
-	uint64_t sent_chunks;
-	uint64_t received_chunks;
-};
 
 #endif

@@ -1,7 +1,6 @@
 /*
  * The chain of a call in words, over a fake table of one row and the plan.
  */
-#include <stdlib.h>
 #include <string.h>
 
 #include "select/explain.h"
@@ -31,19 +30,4 @@ TEST(explain, a_text_is_cut_and_ends)
 
 	coll_explain_ways(&f, "ring", text, sizeof(text));
 	CHECK(strcmp(text, "a way i") == 0, "%s", text);
-}
-
-TEST(explain, the_table_has_a_line_for_each_row)
-{
-	char *text = NULL;
-	size_t len_bytes = 0;
-	FILE *to = open_memstream(&text, &len_bytes);
-
-	REQUIRE(to != NULL);
-	coll_explain_table(to);
-	fclose(to);
-	CHECK(strstr(text, "| `a way` | all_reduce, barrier | 2-4 | any | mapped by every rank | to 8 |") != NULL, "%s",
-	      text);
-	CHECK(strstr(text, "| `plan` | all | any |") != NULL, "%s", text);
-	free(text);
 }

@@ -11,7 +11,7 @@ import subprocess
 import sys
 
 # From the bottom up. A folder may include and call folders of lower levels, and nothing else of its own level.
-LEVELS = [["base"], ["net"], ["reduce"], ["device"], ["plan", "transports", "topology"], ["record"],
+LEVELS = [["base"], ["net"], ["reduce"], ["device"], ["plan", "transports", "topology"], ["record", "proof"],
           ["engine", "algos", "bootstrap", "control"], ["intra", "context"], ["core"], ["mapped"],
           ["select", "watch", "inspect"], ["match", "progress"], ["call"], ["comm"], ["api"]]
 LEVEL = {name: i for i, level in enumerate(LEVELS) for name in level}
@@ -94,7 +94,7 @@ def symbols(build, commands, root):
     found = {}
     for c in commands:
         output = c["output"]
-        if not output.startswith("libcoll_core") and "coll_reduce" not in output:
+        if not output.startswith(("libcoll_core", "src/proof/libcoll_proof")) and "coll_reduce" not in output:
             continue
         source = os.path.relpath(os.path.join(c["directory"], c["file"]), root)
         found[source] = read_symbols(os.path.join(build, output))

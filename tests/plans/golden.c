@@ -9,8 +9,8 @@
 
 #include <stdlib.h>
 
-#include "plan/print.h"
 #include "tests/plain.h"
+#include "tools/common/print.h"
 #include "tools/plan_layout.h"
 #include "tools/plan_set.h"
 

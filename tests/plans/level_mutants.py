@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Mistakes in the generators that read the layout, one at a time: each must be refused by the proofs and counts.
 
-level_mutants.py COMPILER SOURCE_ROOT BUILD_ROOT LIBRARY
+level_mutants.py COMPILER SOURCE_ROOT BUILD_ROOT LIBRARY...
 
 Each mutant is one substitution in one source file. The mutated file is compiled and linked, before the library's own
 copy of it, with the small sweep of plan-layouts. A mutant that does not compile or whose text is not found is a
@@ -47,7 +47,7 @@ MUTANTS = [
 
 
 def run_mutant(args):
-    number, (name, file, right, wrong), compiler, source, build, library, objects, folder = args
+    number, (name, file, right, wrong), compiler, source, build, libraries, objects, folder = args
     with open(os.path.join(source, "src/algos", file)) as f:
         text = f.read()
     if text.count(right) < 1:
@@ -57,7 +57,7 @@ def run_mutant(args):
         f.write(text.replace(right, wrong))
     program = os.path.join(folder, f"m{number}")
     command = compiler.split() + ["-std=gnu11", "-O1", "-w", "-I", source, "-I", source + "/src", "-I", source + "/include",
-                                  "-I", build, "-I", build + "/src", path] + objects + [library, "-lpthread", "-lm", "-o", program]
+                                  "-I", build, "-I", build + "/src", path] + objects + libraries + ["-lpthread", "-lm", "-o", program]
     compiled = subprocess.run(command, capture_output=True, text=True)
     if compiled.returncode:
         return name, False, "does not compile: " + compiled.stderr[:300]
@@ -72,7 +72,8 @@ def run_mutant(args):
 
 
 def main():
-    compiler, source, build, library = sys.argv[1:5]
+    compiler, source, build = sys.argv[1:4]
+    libraries = sys.argv[4:]
     include = ["-I", source, "-I", source + "/src", "-I", source + "/include", "-I", build, "-I", build + "/src"]
     survivors = 0
     with tempfile.TemporaryDirectory() as folder:
@@ -83,11 +84,11 @@ def main():
                            check=True)
             objects.append(out)
         clean = os.path.join(folder, "clean")
-        subprocess.run(compiler.split() + objects + [library, "-lpthread", "-lm", "-o", clean], check=True)
+        subprocess.run(compiler.split() + objects + libraries + ["-lpthread", "-lm", "-o", clean], check=True)
         if subprocess.run([clean, "12", "60"], capture_output=True).returncode:
             print("FAILED the generators without a mistake are refused")
             survivors += 1
-        work = [(i, m, compiler, source, build, library, objects, folder) for i, m in enumerate(MUTANTS)]
+        work = [(i, m, compiler, source, build, libraries, objects, folder) for i, m in enumerate(MUTANTS)]
         with ThreadPoolExecutor(2) as pool:
             for name, caught, how in pool.map(run_mutant, work):
                 print(("ok    " if caught else "FAILED") + f" {name}: {how}")

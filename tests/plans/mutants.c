@@ -12,7 +12,7 @@
 #define PLAIN_OWN_MAIN
 
 #include "tests/plans/mutants.h"
-#include "plan/verify.h"
+#include "proof/verify.h"
 
 static int distinct; /* mutants seen caught */
 const uint64_t mutant_seed = 20261121;

@@ -6,7 +6,7 @@
 
 #include <stdlib.h>
 
-#include "plan/verify.h"
+#include "proof/verify.h"
 #include "tests/plain.h"
 #include "tools/plan_set.h"
 

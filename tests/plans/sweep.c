@@ -6,11 +6,10 @@
  */
 #include <stdlib.h>
 
-#include "plan/count.h"
-#include "plan/parse.h"
-#include "plan/print.h"
-#include "plan/verify.h"
+#include "proof/verify.h"
 #include "tests/plain.h"
+#include "tools/common/count.h"
+#include "tools/common/print.h"
 #include "tools/plan_set.h"
 
 static const int sizes[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 23, 32, 61};
@@ -101,43 +100,33 @@ TEST(plans, every_algorithm_is_proved_before_every_other)
 	}
 }
 
-/* Whether a and b are one plan, byte for byte. */
-static bool same(const struct coll_plan *a, const struct coll_plan *b)
+/* The text has as many lines as the plan has to say, and the length that was announced. */
+static void print_one(const struct coll_plan *plan)
 {
-	return a->bytes == b->bytes && a->kind == b->kind && strcmp(a->algo, b->algo) == 0 && a->rank == b->rank &&
-	       a->size == b->size && a->root == b->root && a->fused == b->fused && a->chunks == b->chunks &&
-	       a->max_run == b->max_run && a->npeers == b->npeers && a->nlanes == b->nlanes &&
-	       a->nscratch == b->nscratch && a->max_in_flight == b->max_in_flight &&
-	       memcmp(a->lane_first, b->lane_first, sizeof(a->lane_first)) == 0 &&
-	       memcmp(a + 1, b + 1, a->bytes - sizeof(*a)) == 0;
-}
-
-static void there_and_back(const struct coll_plan *plan)
-{
-	size_t len = coll_plan_print(plan, NULL, 0);
+	const size_t len = coll_plan_print(plan, NULL, 0);
 	char *text = malloc(len + 1);
-	struct coll_plan *again = NULL;
-	int line = 0;
+	uint32_t lines = 0;
 
 	REQUIRE(text);
 	CHECK(coll_plan_print(plan, text, len + 1) == len && strlen(text) == len);
-	CHECK(coll_plan_parse(text, &again, &line) == COLL_OK, "%s rank %d: line %d", plan->algo, plan->rank, line);
-	CHECK(again && same(plan, again), "%s rank %d", plan->algo, plan->rank);
-	coll_plan_free(again);
+	for (const char *at = text; (at = strchr(at, '\n')); at++)
+		lines++;
+	CHECK(lines == 1 + plan->nscratch + (plan->block_at != NULL) + plan->nlanes + coll_plan_nsteps(plan),
+	      "%s rank %d: %u lines", plan->algo, plan->rank, lines);
 	free(text);
 }
 
-static void print_and_parse(const struct plan_set *set)
+static void print_all(const struct plan_set *set)
 {
 	for (int r = 0; r < set->size; r++) {
-		there_and_back(set->logical[r]);
-		there_and_back(set->fused[r]);
+		print_one(set->logical[r]);
+		print_one(set->fused[r]);
 	}
 }
 
-TEST(plans, text_goes_there_and_back)
+TEST(plans, each_step_is_a_line_of_text)
 {
-	for_each_set(print_and_parse, 20);
+	for_each_set(print_all, 20);
 }
 
 static void count(const struct plan_set *set)

@@ -11,8 +11,8 @@
  * one run is a proof. That channels carry the operations in order is checked as it
  * runs.
  */
-#ifndef COLL_PLAN_REPLAY_H
-#define COLL_PLAN_REPLAY_H
+#ifndef COLL_PROOF_REPLAY_H
+#define COLL_PROOF_REPLAY_H
 
 #include "plan/plan.h"
 

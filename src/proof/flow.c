@@ -2,7 +2,7 @@
  * See flow.h. Memory is arrays of values (value.h). A frame is captured when it is
  * sent: no step may change it later, as the race check proves.
  */
-#include "plan/flow.h"
+#include "proof/flow.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,7 +10,7 @@
 
 #include "plan/plan.h"
 #include "plan/step.h"
-#include "plan/value.h"
+#include "proof/value.h"
 
 #define UNDEFINED COLL_VALUE_UNDEFINED
 

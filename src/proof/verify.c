@@ -6,13 +6,13 @@
  * and a second operation (replay.c)? Does every chunk end up with the right
  * value, whichever ranks run in place (flow.c)?
  */
-#include "plan/verify.h"
+#include "proof/verify.h"
 
 #include <stdio.h>
 #include <string.h>
 
-#include "plan/flow.h"
-#include "plan/race.h"
+#include "proof/flow.h"
+#include "proof/race.h"
 
 /* All plans are about one collective. */
 static coll_status check_agreement(const struct coll_plan *const *plans, int size, char *why, size_t why_bytes)

@@ -1,7 +1,7 @@
 /*
  * See value.h. One entry per reduced chunk: the table only grows.
  */
-#include "plan/value.h"
+#include "proof/value.h"
 
 #include <stdarg.h>
 #include <stdio.h>

@@ -1,9 +1,9 @@
 /*
- * NCCL's XML as a graph: see graph_nccl.h. <cpu> is a NUMA node, <pci> a device or a bridge, <gpu> and <net> are what a
+ * NCCL's XML as a graph: see nccl_xml.h. <cpu> is a NUMA node, <pci> a device or a bridge, <gpu> and <net> are what a
  * PCI device is, <nvlink> and <xgmi> lead to another GPU or to a switch of them. The file has no cores, packages, or
  * distances: each hardware thread counts as a core, and what is not told stays unknown.
  */
-#include "topology/graph_nccl.h"
+#include "tools/common/nccl_xml.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -2,7 +2,7 @@
  * Trees of devices: see gpu_tree.h. From the slowest class to the fastest: the groups that faster paths join are
  * connected by paths of this class, so no edge is slower than it must be (Kruskal 1956, from the other end).
  */
-#include "topology/gpu_tree.h"
+#include "tools/common/gpu_tree.h"
 
 #include <string.h>
 

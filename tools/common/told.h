@@ -1,8 +1,8 @@
 /*
  * What users tell, taken into a graph: rates of NICs (base/link_rates.h reads them), a site. Pure.
  */
-#ifndef COLL_TOPOLOGY_TOLD_H
-#define COLL_TOPOLOGY_TOLD_H
+#ifndef COLL_TOOLS_TOLD_H
+#define COLL_TOOLS_TOLD_H
 
 #include <assert.h>
 

@@ -1,10 +1,19 @@
 /*
- * The part of topology.h that asks hwloc.
+ * The local host for people and launchers: drawn, described, and its CPUs dealt out to ranks. Asks hwloc; without it
+ * the functions say so.
  */
-#ifndef COLL_TOPOLOGY_HWLOC_H
-#define COLL_TOPOLOGY_HWLOC_H
+#ifndef COLL_TOOLS_HOST_H
+#define COLL_TOOLS_HOST_H
 
 #include "topology/topology.h"
+
+enum coll_topology_bind { COLL_BIND_NONE, COLL_BIND_CORE, COLL_BIND_NUMA };
+
+/* "core" ... ; false for an unknown name. */
+bool coll_topology_bind_named(const char *name, enum coll_topology_bind *kind);
+
+/* "0-3,8" */
+void coll_topology_cpus_text(const cpu_set_t *set, char *buf, size_t len_bytes);
 
 /* Whether the functions below know anything. */
 bool coll_topology_known(void);

@@ -6,10 +6,10 @@
  * place, one of them a write, ordered by lanes and waits. `in` and `out` count
  * as one buffer.
  */
-#ifndef COLL_PLAN_RACE_H
-#define COLL_PLAN_RACE_H
+#ifndef COLL_PROOF_RACE_H
+#define COLL_PROOF_RACE_H
 
-#include "plan/replay.h"
+#include "proof/replay.h"
 
 coll_status coll_race_check(const struct coll_plan *plan, const struct coll_model *model, char *why, size_t why_bytes);
 

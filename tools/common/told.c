@@ -1,7 +1,7 @@
 /*
  * Rates that users tell: see told.h.
  */
-#include "topology/told.h"
+#include "tools/common/told.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -8,8 +8,8 @@
  * Among those it is built like a binomial tree: whoever has the data passes it on in each round, to another group
  * first.
  */
-#ifndef COLL_TOPOLOGY_GPU_TREE_H
-#define COLL_TOPOLOGY_GPU_TREE_H
+#ifndef COLL_TOOLS_GPU_TREE_H
+#define COLL_TOOLS_GPU_TREE_H
 
 #include "topology/gpu_paths.h"
 

@@ -4,7 +4,7 @@
  * its last writer and the readers since. Independent of the draft that computed
  * the waits: it uses dense tables and derives the same rules in another way.
  */
-#include "plan/race.h"
+#include "proof/race.h"
 
 #include <stdarg.h>
 #include <stdio.h>

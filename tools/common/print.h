@@ -1,8 +1,8 @@
 /*
  * A plan as text.
  */
-#ifndef COLL_PLAN_PRINT_H
-#define COLL_PLAN_PRINT_H
+#ifndef COLL_TOOLS_PRINT_H
+#define COLL_TOOLS_PRINT_H
 
 #include "plan/plan.h"
 

@@ -5,7 +5,7 @@
  * operation before leaving the lane. So a replay costs a few operations per step
  * whatever the number of ranks.
  */
-#include "plan/replay.h"
+#include "proof/replay.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -7,8 +7,8 @@
  * or one less cannot go unseen), the interval of ranks that it covers in order, a
  * hash of its tree of roundings, and whether it has been post-scaled.
  */
-#ifndef COLL_PLAN_VALUE_H
-#define COLL_PLAN_VALUE_H
+#ifndef COLL_PROOF_VALUE_H
+#define COLL_PROOF_VALUE_H
 
 #include "plan/plan.h"
 

@@ -4,10 +4,10 @@
  * Fed by coll_replay_run(): frames carry values (value.h) from the memory of one
  * rank to that of another, and at the end every rank must hold its result.
  */
-#ifndef COLL_PLAN_FLOW_H
-#define COLL_PLAN_FLOW_H
+#ifndef COLL_PROOF_FLOW_H
+#define COLL_PROOF_FLOW_H
 
-#include "plan/plan.h"
+#include "proof/verify.h"
 
 struct coll_flow;
 

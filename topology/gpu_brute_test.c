@@ -1,7 +1,7 @@
 /*
- * The oracle of rings and trees: see gpu_brute.h.
+ * The oracle of rings and trees: see gpu_brute_test.h.
  */
-#include "topology/gpu_brute.h"
+#include "topology/gpu_brute_test.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /*
- * A plan as text; docs/design/plans.md has the grammar, parse.c the way back.
+ * A plan as text; docs/design/plans.md has the grammar.
  */
-#include "plan/print.h"
+#include "tools/common/print.h"
 
 #include <stdarg.h>
 #include <stdio.h>

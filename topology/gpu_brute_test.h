@@ -2,11 +2,11 @@
  * What the best rings and trees of devices are, by looking at all of them: the oracle of the tests of gpu_ring.h and
  * gpu_tree.h. Shares nothing with them but the classes of the paths. Internal to tests.
  */
-#ifndef COLL_TOPOLOGY_GPU_BRUTE_H
-#define COLL_TOPOLOGY_GPU_BRUTE_H
+#ifndef COLL_TOPOLOGY_GPU_BRUTE_TEST_H
+#define COLL_TOPOLOGY_GPU_BRUTE_TEST_H
 
+#include "tools/common/gpu_tree.h"
 #include "topology/gpu_ring.h"
-#include "topology/gpu_tree.h"
 
 enum { COLL_GPU_BRUTE_RING = 9, COLL_GPU_BRUTE_TREE = 7, COLL_GPU_BRUTE_SETS = 16 };
 

@@ -2,13 +2,13 @@
  * Counts of plans: steps, frames, chunks, and rounds. They do not drift from
  * machine to machine, so tests and cost models can lean on them.
  */
-#include "plan/count.h"
+#include "tools/common/count.h"
 
 #include <stdlib.h>
 
 #include "plan/plan.h"
-#include "plan/replay.h"
 #include "plan/step.h"
+#include "proof/replay.h"
 
 void coll_plan_count(const struct coll_plan *p, struct coll_plan_counts *counts)
 {

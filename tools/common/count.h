@@ -1,10 +1,21 @@
 /*
  * Counts of plans.
  */
-#ifndef COLL_PLAN_COUNT_H
-#define COLL_PLAN_COUNT_H
+#ifndef COLL_TOOLS_COUNT_H
+#define COLL_TOOLS_COUNT_H
 
 #include "plan/plan.h"
+
+/* Counts that do not drift, for tests and coll-plan. Bytes are in units of one
+ * vector (vector kinds) or one block (block kinds), as exact fractions of
+ * chunks: sent_chunks / chunks. */
+struct coll_plan_counts {
+	uint32_t steps;
+	uint32_t sends;
+	uint32_t recvs;
+	uint64_t sent_chunks;
+	uint64_t received_chunks;
+};
 
 void coll_plan_count(const struct coll_plan *plan, struct coll_plan_counts *counts);
 

@@ -1,8 +1,8 @@
 /*
  * A graph from the XML of NCCL and RCCL: what NCCL_TOPO_FILE names and NCCL_TOPO_DUMP_FILE writes.
  */
-#ifndef COLL_TOPOLOGY_GRAPH_NCCL_H
-#define COLL_TOPOLOGY_GRAPH_NCCL_H
+#ifndef COLL_TOOLS_NCCL_XML_H
+#define COLL_TOOLS_NCCL_XML_H
 
 #include "topology/graph.h"
 
