@@ -228,7 +228,7 @@ static __attribute__((noinline)) void change(struct coll_comm *comm, struct coll
 
 	comm->call = q->record;
 	comm->call.sequence = comm->sequence;
-	coll_call_salt(comm, &call, &comm->call);
+	coll_begin_salt(comm, &call, &comm->call);
 	q->prepared_as = q;
 	comm->prepared_for = q;
 	comm->call.active = 0;

@@ -9,6 +9,7 @@
 
 #include "context/context.h"
 #include "core/blocked_state.h"
+#include "core/call.h"
 #include "core/inflight_state.h"
 #include "core/pair_counts_state.h"
 #include "core/rank_map.h"
@@ -176,11 +177,11 @@ struct coll_comm {
 	struct coll_run *pair_run[2]; /* send, receive */
 	uint64_t sequence;
 	/* Salts of signatures. A call that a rank may end without data from all other ranks salts
-	 * the signatures of later calls: see coll_call_salt(). now: the current salt; next: the
+	 * the signatures of later calls: see coll_begin_salt(). now: the current salt; next: the
 	 * salt from the next different call on; last: signature of the last call. */
 	struct coll_salt {
 		uint32_t now, next, last;
-		bool by_plan; /* see coll_call_by_plan() */
+		bool by_plan; /* see progress/begin.c */
 	} salt;
 	_Atomic uint64_t *pair_sequence[2]; /* by rank: sends, receives begun; see coll_pair_number() */
 	struct coll_plan_cache *plans;
@@ -299,25 +300,6 @@ struct coll_wait; /* watchdog.h */
 /* The name of a rank in messages: "rank 2", or "rank 2 (rank 5 of the job)". */
 struct coll_rank_name {
 	char text[48];
-};
-
-/* ---- blocking.c ---- */
-
-/* One collective call, after the argument checks of api/. */
-struct coll_call {
-	enum coll_kind kind;
-	uint8_t record_kind; /* enum coll_record_kind: what the call is for the user; 0: same as kind */
-	const void *in;
-	void *out;
-	size_t count; /* vector length, or block length of kinds with equal blocks */
-	coll_dtype type;
-	coll_op op; /* of reducing kinds */
-	int root;
-	const size_t *in_counts, *in_offsets; /* of v-variants; NULL: equal blocks */
-	const size_t *out_counts, *out_offsets;
-	bool ragged;                /* all ranks have all lengths */
-	bool pairwise;              /* only the two ends of a message have its length */
-	struct coll_stream *stream; /* NULL: blocking */
 };
 
 /* ---- fastpath.c ---- */

@@ -3,24 +3,78 @@
  */
 #include "progress/begin.h"
 
+#include "base/hash.h"
 #include "engine/run.h"
 #include "mapped/call.h"
 #include "progress/wait.h"
-#include "select/bind.h"
 #include "watch/pair_counts.h"
+
+void coll_begin_record(const struct coll_comm *comm, const struct coll_call *c, const struct coll_job *job,
+                       struct coll_record *record)
+{
+	*record = (struct coll_record){.comm = comm->id,
+	                               .sequence = job->sequence,
+	                               .count = c->count,
+	                               .signature = job->signature,
+	                               .active = 1,
+	                               .kind = coll_call_kind(c),
+	                               .type = (uint8_t)c->type,
+	                               .op = (uint8_t)c->op,
+	                               .flags = c->pairwise ? COLL_RECORD_PAIRWISE
+	                                        : c->ragged ? COLL_RECORD_RAGGED
+	                                                    : 0,
+	                               .root = c->root,
+	                               .waits_for = -1};
+}
+
+/* Calls in a row that are the same have the same salt: then it does not matter which of them took the short way through
+ * prepare_again(). A rank may end a call that does not synchronise without noticing that others made a different one.
+ * So such a call salts the signatures of all calls after it, and whatever frame is exchanged next shows the difference.
+ */
+uint32_t coll_begin_salt(struct coll_comm *comm, const struct coll_call *c, const struct coll_record *record)
+{
+	struct coll_salt *k = &comm->salt;
+	const unsigned n = atomic_load_explicit(&comm->call_runs, memory_order_relaxed);
+
+	if (n > 0 && record->signature == k->last)
+		return k->now;
+	coll_record_publish(&comm->call_run[n % COLL_CALL_RUNS], record);
+	/* Release: who sees the number sees the record, or a newer one in its place. */
+	atomic_store_explicit(&comm->call_runs, n + 1, memory_order_release);
+	k->last = record->signature;
+	k->now = k->next;
+	if (!coll_call_synchronises(c))
+		k->next = (uint32_t)coll_mix64(coll_mix64(record->sequence) ^ (uint64_t)k->now << 32 ^ k->last);
+	return k->now;
+}
+
+/* A frame that nobody expects, of a call whose lengths only the two ends know, is found where
+ * the next one is expected on its channel. An intranode call expects none: so the first
+ * call after such a one in which all hear from all is made by its plan. Calls like the last
+ * one need not ask: after such a one nothing is prepared. */
+static bool by_plan(struct coll_comm *comm, const struct coll_call *c)
+{
+	const bool before = comm->salt.by_plan;
+
+	if (c->pairwise)
+		comm->salt.by_plan = true;
+	else if (coll_call_synchronises(c))
+		comm->salt.by_plan = false;
+	return before;
+}
 
 void coll_begin_collective(struct coll_comm *comm, const struct coll_call *call, const struct coll_call *shown,
                            uint8_t flags, const struct coll_intra_op *intra, uint32_t signature, struct coll_job *job,
                            struct coll_record *record)
 {
 	/* A direct call has nothing to do with channels. */
-	job->intra = intra && (coll_mapped_is(comm, intra) || !coll_call_by_plan(comm, call)) ? intra : NULL;
+	job->intra = intra && (coll_mapped_is(comm, intra) || !by_plan(comm, call)) ? intra : NULL;
 	if (!intra)
-		coll_call_by_plan(comm, call);
+		by_plan(comm, call);
 	job->signature = signature;
-	coll_call_record(comm, shown, job, record);
+	coll_begin_record(comm, shown, job, record);
 	record->flags |= flags;
-	job->signature ^= coll_call_salt(comm, call, record);
+	job->signature ^= coll_begin_salt(comm, call, record);
 	/* Release: written after the call run, see handed_in. */
 	atomic_store_explicit(&comm->handed_in, job->sequence, memory_order_release);
 	if (call->pairwise)

@@ -20,6 +20,13 @@ void coll_begin_collective(struct coll_comm *comm, const struct coll_call *call,
                            uint8_t flags, const struct coll_intra_op *intra, uint32_t signature, struct coll_job *job,
                            struct coll_record *record);
 
+/* The record of a call, without flags of how it was issued. */
+void coll_begin_record(const struct coll_comm *comm, const struct coll_call *call, const struct coll_job *job,
+                       struct coll_record *record);
+
+/* The salt of its signature, given the calls before it, whose order this call joins. */
+uint32_t coll_begin_salt(struct coll_comm *comm, const struct coll_call *call, const struct coll_record *record);
+
 /* Make the flight recorder entry. stream: its number, 0: none. NULL: the call is not recorded. */
 struct coll_entry *coll_begin_entry(struct coll_comm *comm, const struct coll_call *call,
                                     const struct coll_record *record, uint32_t signature, uint8_t way, uint16_t stream);

@@ -14,7 +14,7 @@ static void setup(void)
 	world_open();
 	memset(entries, 0, sizeof(entries));
 	comm->recorder.entries = entries;
-	fake_select.salt = SALT;
+	comm->salt.next = SALT;
 }
 
 static void begin(const struct coll_call *call, const struct coll_call *shown, uint8_t flags, struct coll_job *job,
@@ -38,22 +38,29 @@ TEST(begin, the_record_names_the_call_and_the_frames_have_its_salt)
 	CHECK(job.signature == (signature ^ SALT));
 	CHECK(job.intra == &op);
 	CHECK(comm->handed_in == NUMBER);
-	CHECK(fake_watch.noted == 0 && fake_select.salted == 1);
+	CHECK(fake_watch.noted == 0 && comm->call_runs == 1);
 	world_close();
 }
 
-TEST(begin, after_a_pairwise_call_the_plan_runs)
+/* Whether it runs intranode. */
+static bool intranode(struct coll_call call)
 {
-	struct coll_call call = world_call(8);
-	struct coll_job job = {.intra = &op};
-	struct coll_record record;
+	struct coll_job job = {.sequence = 0};
+	struct coll_record r;
+
+	begin(&call, &call, 0, &job, &r);
+	return job.intra != NULL;
+}
+
+TEST(begin, after_a_pairwise_call_the_next_that_synchronises_goes_by_plan)
+{
+	const struct coll_call pairwise = {.kind = COLL_KIND_ALL_TO_ALL, .count = 1, .pairwise = true};
+	const struct coll_call rooted = {.kind = COLL_KIND_BROADCAST, .count = 1};
 
 	setup();
-	fake_select.by_plan = true;
-	call.pairwise = true;
-	begin(&call, &call, 0, &job, &record);
-	CHECK(!job.intra);
-	CHECK(fake_watch.noted == 1, "its lengths are noted");
+	CHECK(intranode(world_call(8)) && fake_watch.noted == 0);
+	CHECK(intranode(pairwise) && fake_watch.noted == 1, "its lengths are noted");
+	CHECK(!intranode(rooted) && !intranode(world_call(8)) && intranode(world_call(8)));
 	world_close();
 }
 
@@ -67,6 +74,42 @@ TEST(begin, another_call_may_be_shown)
 	begin(&barrier, &prepared, COLL_RECORD_PREPARING, &job, &record);
 	CHECK(record.kind == COLL_KIND_ALL_REDUCE && record.count == 99 && record.flags == COLL_RECORD_PREPARING);
 	CHECK(record.signature == fake_select_signature(&barrier), "of the call that is made");
+	world_close();
+}
+
+static uint32_t salt(struct coll_call c, uint64_t number)
+{
+	const struct coll_job job = {.sequence = number, .signature = fake_select_signature(&c)};
+	struct coll_record r;
+
+	coll_begin_record(comm, &c, &job, &r);
+	return coll_begin_salt(comm, &c, &r);
+}
+
+TEST(begin, a_call_that_may_end_unheard_salts_all_after_it)
+{
+	const struct coll_call broadcast = {.kind = COLL_KIND_BROADCAST, .count = 1, .type = COLL_F32};
+
+	setup();
+	comm->salt.next = 0;
+	CHECK(salt(world_call(1), 1) == 0 && salt(world_call(2), 2) == 0, "whoever ends these has heard from all");
+	CHECK(salt(broadcast, 3) == 0);
+	CHECK(salt(world_call(1), 4) != 0);
+	CHECK(salt(world_call(1), 5) == comm->salt.now && salt(world_call(2), 6) == comm->salt.now);
+	world_close();
+}
+
+TEST(begin, calls_in_a_row_that_are_the_same_are_one_run)
+{
+	struct coll_record first_of_second;
+
+	setup();
+	comm->salt.next = 0;
+	for (uint64_t n = 1; n <= 3; n++)
+		salt(world_call(1), n);
+	salt(world_call(2), 4);
+	CHECK(comm->call_runs == 2);
+	CHECK(coll_record_read(&comm->call_run[1], &first_of_second) && first_of_second.sequence == 4);
 	world_close();
 }
 

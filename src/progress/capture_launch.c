@@ -127,7 +127,7 @@ static coll_status start_run(struct coll_request *r, struct coll_run *run, uint6
 
 	r->job.sequence = sequence;
 	r->job.signature = r->signature;
-	coll_call_record(comm, &r->call, &r->job, &r->record);
+	coll_begin_record(comm, &r->call, &r->job, &r->record);
 	r->record.sequence = comm->capture->sequence + comm->capture->directs;
 	r->record.flags |= COLL_RECORD_CAPTURED;
 	r->job.signature ^= (uint32_t)coll_mix64(PLACE_SALT ^ place);

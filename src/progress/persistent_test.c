@@ -91,11 +91,11 @@ TEST(persistent, a_second_start_restarts_the_run)
 	CHECK(coll_operation_wait(op, -1) == COLL_OK);
 	coll_record_read(&comm->record, &now);
 	CHECK(now.sequence == 2 && !now.active && now.flags == 0);
-	fake_select.salted = 0;
+	comm->call_runs = 0;
 	CHECK(coll_operation_start(op, NULL) == COLL_OK);
 	coll_record_read(&comm->record, &now);
 	CHECK(now.sequence == 3 && now.active);
-	CHECK(fake_engine_run_of(3)->starts == 1 && fake_engine_run_of(3)->restarts == 1 && fake_select.salted == 0);
+	CHECK(fake_engine_run_of(3)->starts == 1 && fake_engine_run_of(3)->restarts == 1 && comm->call_runs == 0);
 	end_all(NULL);
 	CHECK(coll_operation_wait(op, -1) == COLL_OK);
 	finish();

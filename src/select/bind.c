@@ -1,7 +1,7 @@
 /*
- * Binding a call: from its shape to the plan or the intranode operation that runs it, its job, its record and the salt
- * of its frames. A shape that was seen before costs a look-up in the memo: no selection, no plan, no allocation. What
- * is chosen depends on agreed facts only.
+ * Binding a call: from its shape to the plan or the intranode operation that runs it, and its job. A shape that was
+ * seen before costs a look-up in the memo: no selection, no plan, no allocation. What is chosen depends on agreed facts
+ * only.
  */
 #include "select/bind.h"
 
@@ -10,9 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/clock.h"
-#include "base/hash.h"
-#include "base/planted.h"
 #include "core/error.h"
 #include "core/way_name.h"
 #include "device/device.h"
@@ -24,16 +21,6 @@
 #include "select/intra.h"
 #include "select/select.h"
 #include "select/ways.h"
-
-uint8_t coll_call_kind(const struct coll_call *c)
-{
-	return c->record_kind ? c->record_kind : (uint8_t)c->kind;
-}
-
-const char *coll_call_name(const struct coll_call *c)
-{
-	return coll_record_kind_name(coll_call_kind(c));
-}
 
 /* ---- Choice, remembered ---- */
 
@@ -178,23 +165,6 @@ static coll_status bind_reduction(struct coll_comm *comm, const struct coll_call
 	return COLL_OK;
 }
 
-static uint32_t signature(const struct coll_call *c, int size)
-{
-	uint64_t h = ((uint64_t)coll_call_kind(c) << 56) ^ ((uint64_t)c->type << 48) ^
-	             ((uint64_t)(unsigned)c->root << 16) ^ (coll_plan_kind_reduces(c->kind) ? c->op : 0);
-
-	h = coll_mix64(h);
-	if (!c->pairwise)
-		h = coll_mix64(h ^ c->count);
-	if (c->ragged) {
-		const size_t *counts = c->out_counts ? c->out_counts : c->in_counts;
-
-		for (int r = 0; counts && r < size; r++)
-			h = coll_mix64(h ^ counts[r]);
-	}
-	return (uint32_t)(h ^ (h >> 32));
-}
-
 static bool fits(const struct coll_memo *m, const struct coll_call *c)
 {
 	return m->valid && m->count == c->count && m->kind == c->kind && m->record_kind == c->record_kind &&
@@ -264,7 +234,7 @@ static coll_status memorise(struct coll_comm *comm, const struct coll_call *c, s
 	                          .elem_bytes = coll_dtype_size(c->type),
 	                          .root = c->root,
 	                          .count = c->count,
-	                          .signature = signature(c, comm->size)};
+	                          .signature = coll_call_signature(c, comm->size)};
 	struct coll_select_choice choice;
 	bool ordered = false;
 	coll_status st = COLL_OK;
@@ -320,57 +290,6 @@ static struct coll_extent extent(const struct coll_call *c, const void *base, bo
 	                            .mem = coll_device_memory(COLL_DEVICE_HOST)};
 }
 
-/* A call that a rank may end without having heard from all others, directly or through
- * others: it may not notice that they made a different one. So such a call salts the
- * signatures of all calls after it, and whatever frame is exchanged next shows the
- * difference. Decided by what is equal on all ranks when their calls are. */
-static bool unsynchronised(const struct coll_call *c)
-{
-	switch (c->kind) {
-	case COLL_KIND_ALL_REDUCE:
-	case COLL_KIND_ALL_GATHER:
-	case COLL_KIND_REDUCE_SCATTER:
-	case COLL_KIND_ALL_TO_ALL:
-	case COLL_KIND_BARRIER: return c->count == 0 || c->ragged || c->pairwise;
-	default: return true;
-	}
-}
-
-/* A call that is not like the last one begins: returns the salt of its signature. Calls
- * in a row that are the same have the same: then it does not matter which of them took the
- * short way through prepare_again(). */
-uint32_t coll_call_salt(struct coll_comm *comm, const struct coll_call *c, const struct coll_record *record)
-{
-	struct coll_salt *k = &comm->salt;
-	const unsigned n = atomic_load_explicit(&comm->call_runs, memory_order_relaxed);
-
-	if (n > 0 && record->signature == k->last)
-		return k->now;
-	coll_record_publish(&comm->call_run[n % COLL_CALL_RUNS], record);
-	/* Release: who sees the number sees the record, or a newer one in its place. */
-	atomic_store_explicit(&comm->call_runs, n + 1, memory_order_release);
-	k->last = record->signature;
-	k->now = k->next;
-	if (unsynchronised(c))
-		k->next = (uint32_t)coll_mix64(coll_mix64(record->sequence) ^ (uint64_t)k->now << 32 ^ k->last);
-	return k->now;
-}
-
-/* A frame that nobody expects, of a call whose lengths only the two ends know, is found where
- * the next one is expected on its channel. An intranode call expects none: so the first
- * call after such a one in which all hear from all is made by its plan. Calls like the last
- * one need not ask: after such a one nothing is prepared. */
-bool coll_call_by_plan(struct coll_comm *comm, const struct coll_call *c)
-{
-	const bool by_plan = comm->salt.by_plan;
-
-	if (c->pairwise)
-		comm->salt.by_plan = true;
-	else if (!unsynchronised(c))
-		comm->salt.by_plan = false;
-	return by_plan;
-}
-
 void coll_call_job(const struct coll_comm *comm, const struct coll_call *c, const struct coll_memo *memo,
                    struct coll_job *job)
 {
@@ -384,28 +303,10 @@ void coll_call_job(const struct coll_comm *comm, const struct coll_call *c, cons
 	                         .elem_bytes = memo->elem_bytes,
 	                         .tile = memo->tile,
 	                         .windows = memo->windows,
-	                         .signature = c->ragged ? signature(c, comm->size) : memo->signature,
+	                         .signature = c->ragged ? coll_call_signature(c, comm->size) : memo->signature,
 	                         .way = memo->way,
 	                         .signal = c->kind == COLL_KIND_BARRIER,
 	                         .pairwise = c->pairwise};
-}
-
-void coll_call_record(const struct coll_comm *comm, const struct coll_call *c, const struct coll_job *job,
-                      struct coll_record *record)
-{
-	*record = (struct coll_record){.comm = comm->id,
-	                               .sequence = job->sequence,
-	                               .count = c->count,
-	                               .signature = job->signature,
-	                               .active = 1,
-	                               .kind = coll_call_kind(c),
-	                               .type = (uint8_t)c->type,
-	                               .op = (uint8_t)c->op,
-	                               .flags = c->pairwise ? COLL_RECORD_PAIRWISE
-	                                        : c->ragged ? COLL_RECORD_RAGGED
-	                                                    : 0,
-	                               .root = c->root,
-	                               .waits_for = -1};
 }
 
 /* What the plan makes of the layout: "; layout host(2) x rank(4): a host sends at most 1 x". */

@@ -1,6 +1,5 @@
 /*
- * Binding a call: shapes are found once and then looked up, tiles fit slots, and signatures and salts show what ranks
- * must agree on.
+ * Binding a call: shapes are found once and then looked up, and tiles fit slots.
  */
 #include "select/bind.h"
 #include "tests/fakes/fake_algos.h"
@@ -168,85 +167,4 @@ TEST(bind, a_users_operation_is_bound_anew)
 	CHECK(bound(c)->reduction.user_fn == comm->ops[0].fn && fake_select.chosen == 1);
 	comm->ops[0].commutative = false;
 	CHECK(bound(c)->ordered && fake_select.chosen == 2, "another choice");
-}
-
-/* ---- Signatures ---- */
-
-static uint32_t signature(struct coll_call c)
-{
-	const struct coll_memo *m;
-	struct coll_job job;
-
-	setup();
-	m = bound(c);
-	if (!m)
-		return 0;
-	coll_call_job(comm, &c, m, &job);
-	return job.signature;
-}
-
-TEST(bind, signatures_show_what_ranks_must_agree_on)
-{
-	const size_t counts[SIZE] = {1, 2, 3, 4}, others[SIZE] = {1, 2, 4, 3};
-	struct coll_call a = reduce(100), b = reduce(101);
-
-	CHECK(signature(a) == signature(a) && signature(a) != signature(b));
-	b = a;
-	b.type = COLL_I32;
-	CHECK(signature(a) != signature(b));
-	b = a;
-	b.root = 1;
-	CHECK(signature(a) != signature(b));
-	b = a;
-	b.record_kind = COLL_RECORD_SPLIT;
-	CHECK(signature(a) != signature(b));
-	a = b = (struct coll_call){.kind = COLL_KIND_ALL_GATHER, .count = 4, .type = COLL_F32, .ragged = true};
-	a.out_counts = counts;
-	b.out_counts = others;
-	CHECK(signature(a) != signature(b));
-	a = b = (struct coll_call){.kind = COLL_KIND_ALL_TO_ALL, .count = 4, .type = COLL_F32, .pairwise = true};
-	b.count = 5;
-	CHECK(signature(a) == signature(b), "each rank has lengths of its own");
-}
-
-static uint32_t salt(struct coll_call c, uint64_t number)
-{
-	const struct coll_job job = {.sequence = number, .signature = fake_select_signature(&c)};
-	struct coll_record r;
-
-	coll_call_record(comm, &c, &job, &r);
-	return coll_call_salt(comm, &c, &r);
-}
-
-TEST(bind, a_call_that_may_end_unheard_salts_all_after_it)
-{
-	const struct coll_call broadcast = {.kind = COLL_KIND_BROADCAST, .count = 1, .type = COLL_F32};
-
-	setup();
-	CHECK(salt(reduce(1), 1) == 0 && salt(reduce(2), 2) == 0, "whoever ends these has heard from all");
-	CHECK(salt(broadcast, 3) == 0);
-	CHECK(salt(reduce(1), 4) != 0);
-	CHECK(salt(reduce(1), 5) == comm->salt.now && salt(reduce(2), 6) == comm->salt.now);
-}
-
-TEST(bind, calls_in_a_row_that_are_the_same_are_one_run)
-{
-	struct coll_record first_of_second;
-
-	setup();
-	for (uint64_t n = 1; n <= 3; n++)
-		salt(reduce(1), n);
-	salt(reduce(2), 4);
-	CHECK(comm->call_runs == 2);
-	CHECK(coll_record_read(&comm->call_run[1], &first_of_second) && first_of_second.sequence == 4);
-}
-
-TEST(bind, after_a_pairwise_call_the_next_that_synchronises_goes_by_plan)
-{
-	struct coll_call pairwise = {.kind = COLL_KIND_ALL_TO_ALL, .count = 1, .pairwise = true}, all = reduce(1);
-	const struct coll_call rooted = {.kind = COLL_KIND_BROADCAST, .count = 1};
-
-	setup();
-	CHECK(!coll_call_by_plan(comm, &all) && !coll_call_by_plan(comm, &pairwise));
-	CHECK(coll_call_by_plan(comm, &rooted) && coll_call_by_plan(comm, &all) && !coll_call_by_plan(comm, &all));
 }

@@ -46,37 +46,6 @@ WEAK void coll_call_job(const struct coll_comm *comm, const struct coll_call *c,
 	                         .signature = fake_select_signature(c)};
 }
 
-WEAK void coll_call_record(const struct coll_comm *comm, const struct coll_call *c, const struct coll_job *job,
-                           struct coll_record *record)
-{
-	*record = (struct coll_record){.comm = comm->id,
-	                               .sequence = job->sequence,
-	                               .count = c->count,
-	                               .signature = job->signature,
-	                               .active = 1,
-	                               .kind = (uint8_t)c->kind,
-	                               .type = (uint8_t)c->type,
-	                               .op = (uint8_t)c->op,
-	                               .root = c->root,
-	                               .waits_for = -1};
-}
-
-WEAK uint32_t coll_call_salt(struct coll_comm *comm, const struct coll_call *c, const struct coll_record *record)
-{
-	fake_select.salted++;
-	return fake_select.salt;
-}
-
-WEAK bool coll_call_by_plan(struct coll_comm *comm, const struct coll_call *c)
-{
-	return fake_select.by_plan;
-}
-
-WEAK const char *coll_call_name(const struct coll_call *c)
-{
-	return "a call";
-}
-
 WEAK coll_status coll_pair_plan(struct coll_comm *comm, int half, int peer, const struct coll_plan **plan)
 {
 	if (fake_select.refuse_pair)

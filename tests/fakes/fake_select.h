@@ -15,9 +15,7 @@ extern struct fake_select {
 	struct coll_memo memo;
 	coll_status refuse;      /* coll_call_remember() returns it */
 	coll_status refuse_pair; /* coll_pair_plan() */
-	uint32_t salt;
-	bool by_plan;
-	int remembered, salted, bound;
+	int remembered, bound;
 	/* What files of src/select say to each other. */
 	struct coll_select_choice choice; /* coll_select_plan() */
 	coll_status no_choice;
