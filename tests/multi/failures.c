@@ -68,16 +68,18 @@ static void report(int rank, coll_status st, const coll_error *e)
 static void run_rank(const void *arg, int rank)
 {
 	const struct scenario *s = arg;
-	char transports[64], timeout[64];
-	const char *settings[] = {transports,         timeout, "COLL_ARRIVAL_TIMEOUT_MS=60000",
-	                          "COLL_DEBUG=error", s->hook, NULL};
+	const bool mixed = strcmp(transport, "mixed") == 0;
+	char transports[64], timeout[64], host[40];
+	const char *settings[] = {transports, timeout, "COLL_ARRIVAL_TIMEOUT_MS=60000", "COLL_DEBUG=error", host,
+	                          s->hook,    NULL};
 	struct meeting_seat seat = {&shared->meeting, rank, s->size};
 	coll_config cfg = COLL_CONFIG_INIT;
 	float *x = calloc(s->count + 1, sizeof(*x));
 	coll_comm *comm = NULL;
 	coll_status st;
 
-	snprintf(transports, sizeof(transports), "COLL_TRANSPORTS=%s", transport);
+	snprintf(transports, sizeof(transports), "COLL_TRANSPORTS=%s", mixed ? "shm,tcp" : transport);
+	snprintf(host, sizeof(host), "COLL_HOST_ID=failures-%d", mixed ? rank % 2 : 0);
 	snprintf(timeout, sizeof(timeout), "COLL_TIMEOUT_MS=%s", s->timeout ? s->timeout : "30000");
 	meeting_sit(&seat, &cfg);
 	cfg.settings = settings;
@@ -136,7 +138,8 @@ static void warmed_up(const struct scenario *s)
 {
 	for (int r = 0; r < s->size; r++)
 		UNTIL(atomic_load(&shared->calls[r]) >= 20, 20);
-	CHECK(strcmp(shared->result[0].transport, transport) == 0, "uses %s", shared->result[0].transport);
+	CHECK(strcmp(shared->result[0].transport, strcmp(transport, "mixed") ? transport : "tcp") == 0, "uses %s",
+	      shared->result[0].transport);
 }
 
 /* All but the victim report status and culprit within limit_ms of then. */

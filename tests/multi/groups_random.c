@@ -270,7 +270,7 @@ static coll_status on_stream(coll_comm *comm, const struct act *a, int32_t *x)
 static void use(struct rank *r, coll_comm *comm, const struct act *a)
 {
 	const int me = coll_comm_rank(comm), n = coll_comm_size(comm), prev = (me + n - 1) % n;
-	static int32_t x[LONGEST], y[LONGEST];
+	int32_t x[LONGEST], y[LONGEST];
 	int32_t expected = 0;
 	coll_status st;
 

@@ -17,11 +17,15 @@
 #include "coll/coll.h"
 #include "meeting.h"
 #include "plain.h"
+#ifdef COLL_SIM_JOBS
+#include "sim/jobs/network.h"
+#endif
 
 enum { RANKS = MEETING_RANKS_MAX };
 
 struct shared {
 	struct meeting meeting;
+	atomic_int gone;           /* ranks that have ended */
 	coll_status status[RANKS]; /* of destroy */
 	char message[RANKS][400];
 };
@@ -51,37 +55,43 @@ int getsockopt(int fd, int level, int option, void *value, socklen_t *len_bytes)
 	return rc;
 }
 
-/* A host of its own for each rank, and no call before the last: nobody has a link with all others. */
-static void be_alone(int rank)
+/* Its addresses go with it. */
+static void go_with_host(void)
 {
-	char host[32];
-
-	snprintf(host, sizeof(host), "host-%d", rank);
-	setenv("COLL_HOST_ID", host, 1);
+#ifdef COLL_SIM_JOBS
+	sim_network_leaves(sim_process_self());
+#endif
 	hosts_go = true;
 }
 
-/* gone: ends when nobody holds its other end any more. */
-static void rank_main(int rank, bool late, bool alone, int gone)
+struct end {
+	int late;   /* this rank */
+	bool alone; /* a host of its own for each rank, and no call before the last: nobody has a link with all others
+	             */
+};
+
+static void rank_main(const void *arg, int rank)
 {
-	char transports[64], byte;
-	const char *settings[] = {transports, "COLL_DEBUG=error", NULL};
+	const struct end *end = arg;
+	char transports[64], host[40];
+	const char *settings[] = {transports, "COLL_DEBUG=error", end->alone ? host : NULL, NULL};
 	struct meeting_seat seat = {&shared->meeting, rank, RANKS};
 	coll_config cfg = COLL_CONFIG_INIT;
 	coll_comm *comm = NULL;
 	int32_t x = 1;
 
 	snprintf(transports, sizeof(transports), "COLL_TRANSPORTS=%s", transport);
-	if (alone)
-		be_alone(rank);
+	snprintf(host, sizeof(host), "COLL_HOST_ID=host-%d", rank);
+	if (end->alone)
+		go_with_host();
 	meeting_sit(&seat, &cfg);
 	cfg.settings = settings;
 	if (coll_comm_create(&comm, &cfg) != COLL_OK)
 		_exit(2);
-	if (!alone && (coll_all_reduce(&x, &x, 1, COLL_I32, COLL_SUM, comm, NULL) != COLL_OK || x != RANKS))
+	if (!end->alone && (coll_all_reduce(&x, &x, 1, COLL_I32, COLL_SUM, comm, NULL) != COLL_OK || x != RANKS))
 		_exit(3);
-	if (late && read(gone, &byte, 1) != 0)
-		_exit(4);
+	while (rank == end->late && atomic_load(&shared->gone) < RANKS - 1)
+		usleep(1000);
 	shared->status[rank] = coll_comm_destroy(&comm);
 	snprintf(shared->message[rank], sizeof(shared->message[rank]), "%s", coll_last_error(NULL)->message);
 	_exit(0);
@@ -89,26 +99,16 @@ static void rank_main(int rank, bool late, bool alone, int gone)
 
 static void run(int late, bool alone)
 {
+	const struct end end = {late, alone};
 	pid_t pids[RANKS];
-	int ends[2];
 
-	memset(shared, 0, sizeof(*shared));
-	REQUIRE(pipe(ends) == 0);
-	fflush(stdout);
-	for (int r = 0; r < RANKS; r++) {
-		pids[r] = fork();
-		if (pids[r] == 0) {
-			if (r == late)
-				close(ends[1]);
-			rank_main(r, r == late, alone, ends[0]);
-		}
-	}
-	close(ends[1]);
-	close(ends[0]);
-	for (int r = 0; r < RANKS; r++) {
+	meeting_start(pids, RANKS, shared, sizeof(*shared), rank_main, &end);
+	for (int i = 1; i <= RANKS; i++) {
+		const int r = (late + i) % RANKS; /* the late one last */
 		int status = 0;
 
 		REQUIRE(pids[r] > 0 && waitpid(pids[r], &status, 0) == pids[r]);
+		atomic_fetch_add(&shared->gone, 1);
 		CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0, "rank %d ended with %#x", r, (unsigned)status);
 		CHECK(shared->status[r] == COLL_OK, "rank %d, where rank %d is late: %d %s", r, late,
 		      (int)shared->status[r], shared->message[r]);

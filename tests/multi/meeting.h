@@ -37,17 +37,31 @@ static inline void *meeting_page(size_t len_bytes)
 	return page;
 }
 
+#ifdef COLL_SIM_JOBS
+pid_t sim_process_start(void (*body)(const void *arg, int rank), const void *arg, int rank);
+static inline pid_t meeting_fork(void (*body)(const void *arg, int rank), const void *arg, int rank)
+{
+	return sim_process_start(body, arg, rank);
+}
+#else
+static inline pid_t meeting_fork(void (*body)(const void *arg, int rank), const void *arg, int rank)
+{
+	const pid_t pid = fork();
+
+	if (pid == 0)
+		body(arg, rank);
+	return pid;
+}
+#endif
+
 /* A process for each rank, in which body() ends; what they share begins as zeros. */
 static inline void meeting_start(pid_t *pids, int size, void *shared, size_t shared_bytes,
                                  void (*body)(const void *arg, int rank), const void *arg)
 {
 	memset(shared, 0, shared_bytes);
 	fflush(stdout);
-	for (int r = 0; r < size; r++) {
-		pids[r] = fork();
-		if (pids[r] == 0)
-			body(arg, r);
-	}
+	for (int r = 0; r < size; r++)
+		pids[r] = meeting_fork(body, arg, r);
 }
 
 static inline int meeting_exchange(void *arg, const void *mine, void *all, size_t len_bytes)

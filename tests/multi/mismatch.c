@@ -118,9 +118,19 @@ static void create(int size, int rank, coll_comm **comm)
 	_exit(1);
 }
 
-static void run_rank(const struct kase *k, enum mode mode, int size, int rank, int odd)
+/* One case, for all ranks. */
+struct job {
+	const struct kase *k;
+	enum mode mode;
+	int size, odd;
+};
+
+static void run_rank(const void *arg, int rank)
 {
-	struct caller c = {.rank = rank, .size = size, .odd = odd};
+	const struct job *job = arg;
+	const struct kase *k = job->k;
+	const int size = job->size;
+	struct caller c = {.rank = rank, .size = size, .odd = job->odd};
 	coll_status st = COLL_OK;
 	int after = -1;
 
@@ -133,7 +143,7 @@ static void run_rank(const struct kase *k, enum mode mode, int size, int rank, i
 		st = coll_op_create(&c.own_op, c.comm, add, NULL, 1);
 	line_up(size);
 	if (st == COLL_OK)
-		st = make_calls(&c, mode, k);
+		st = make_calls(&c, job->mode, k);
 	/* Whoever has returned hears of it now. */
 	for (; st == COLL_OK && after < 3; after++)
 		st = all_reduce(c.comm, 7);
@@ -171,15 +181,10 @@ static uint64_t slowest_ns;
 
 static void one(const struct kase *k, enum mode mode, int size, int odd)
 {
+	const struct job job = {k, mode, size, odd};
 	pid_t pids[RANKS_MAX];
 
-	memset(shared, 0, sizeof(*shared));
-	fflush(stdout);
-	for (int r = 0; r < size; r++) {
-		pids[r] = fork();
-		if (pids[r] == 0)
-			run_rank(k, mode, size, r, odd);
-	}
+	meeting_start(pids, size, shared, sizeof(*shared), run_rank, &job);
 	for (int r = 0; r < size; r++) {
 		const struct result *res = &shared->result[r];
 

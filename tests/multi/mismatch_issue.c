@@ -19,11 +19,11 @@ struct place {
 	size_t sends[RANKS_MAX], expects[RANKS_MAX];
 };
 
-static struct place places[CALLS_MAX];
+static struct place places[RANKS_MAX][CALLS_MAX];
 
-static struct place *place_of(int i)
+static struct place *place_of(const struct caller *c, int i)
 {
-	struct place *p = &places[i];
+	struct place *p = &places[c->rank][i];
 
 	if (!p->in) {
 		p->in = calloc(1, BUFFER_BYTES);
@@ -139,7 +139,7 @@ static coll_status make_child(const struct caller *c, int kind)
 
 static coll_status call_it(const struct caller *c, const struct call *k, int i, coll_stream *s)
 {
-	struct place *p = place_of(i);
+	struct place *p = place_of(c, i);
 	const coll_operation_desc d = description(c, k, p);
 
 	switch (k->kind) {
@@ -222,7 +222,7 @@ static bool preparable(const struct call *k)
 
 static coll_status prepare(const struct caller *c, const struct call *k, int i, coll_operation **op)
 {
-	const coll_operation_desc d = description(c, k, place_of(i));
+	const coll_operation_desc d = description(c, k, place_of(c, i));
 
 	return as_expected(k, coll_operation_prepare(op, &d, c->comm));
 }

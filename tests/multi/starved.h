@@ -13,7 +13,11 @@
 /* Of all threads that live, since they began. 0 where the kernel does not count it. */
 static inline uint64_t starved_ns(void)
 {
+#ifdef COLL_SIM_JOBS
+	DIR *tasks = NULL; /* virtual time passes for all alike */
+#else
 	DIR *tasks = opendir("/proc/self/task");
+#endif
 	uint64_t sum = 0;
 
 	for (const struct dirent *e; tasks && (e = readdir(tasks));) {
