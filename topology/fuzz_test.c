@@ -6,6 +6,7 @@
  * usage: topology_fuzz_test [ROUNDS [SEED]]: rounds of digests; each hundredth is one of files as well.
  */
 #define PLAIN_OWN_MAIN
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -24,32 +25,6 @@ static uint64_t seed;
 
 /* ---- Good ones ---------------------------------------------------------- */
 
-static const char hwloc_text[] =
-        "<?xml version=\"1.0\"?>\n<!DOCTYPE topology SYSTEM \"hwloc2.dtd\">\n<topology version=\"2.0\">\n"
-        "<object type=\"Machine\" cpuset=\"0x0f\" allowed_cpuset=\"0x00000000,0x0000000f\">"
-        "<object type=\"Package\" os_index=\"0\" cpuset=\"0x3\"><object type=\"NUMANode\" os_index=\"0\" "
-        "cpuset=\"0x3\"/>"
-        "<object type=\"L3Cache\"><object type=\"Core\"><object type=\"PU\" os_index=\"0\"/><object type=\"PU\" "
-        "os_index=\"1\"/>"
-        "</object></object><object type=\"Bridge\" bridge_type=\"0-1\"><object type=\"PCIDev\" gp_index=\"5\" "
-        "pci_busid=\"0:1\" pci_type=\"0302 [10de:1eb8] [1:2] a1\" pci_link_speed=\"7.8\"><object type=\"OSDev\" "
-        "gp_index=\"9\" "
-        "name=\"nvml0\" osdev_type=\"5\"/></object><object type=\"PCIDev\" pci_type=\"0207 [15b3:1017] [1:2] a1\" "
-        "pci_link_speed=\"15.7\"><info name=\"PCIDevice\" value=\"10Gb\"/><object type=\"OSDev\" name=\"ib0\" "
-        "osdev_type=\"2\">"
-        "<info name=\"Port\" value=\"1\"/></object><object type=\"OSDev\" name=\"mlx5_0\" osdev_type=\"3\"><info "
-        "name=\"Port1State\" value=\"4\"/></object></object></object></object>"
-        "<object type=\"Package\" os_index=\"1\" cpuset=\"0xc\"><object type=\"NUMANode\" os_index=\"1\" "
-        "cpuset=\"0xc\"/>"
-        "<object type=\"Core\"><object type=\"PU\" os_index=\"2\"/></object><object type=\"PU\" "
-        "os_index=\"3\"/></object></object>\n"
-        "<distances2 type=\"NUMANode\" nbobjs=\"2\" kind=\"5\" name=\"NUMALatency\"><indexes length=\"4\">0 1 "
-        "</indexes>"
-        "<u64values length=\"4\">10 21 21 10</u64values></distances2>"
-        "<distances2hetero nbobjs=\"2\" kind=\"25\" name=\"NVLinkBandwidth\"><indexes>OSDev:9 PCIDev:5</indexes>"
-        "<u64values>0 25000 25000 0</u64values></distances2hetero>"
-        "<cpukind cpuset=\"0x3\"><info name=\"FrequencyMaxMHz\" value=\"3000\"/></cpukind></topology>\n";
-
 static const char nccl_text[] =
         "<system version=\"1\"><cpu numaid=\"0\" affinity=\"0000ffff,ffffffff\"><pci busid=\"0000:01:00.0\" "
         "class=\"0x060400\" link_speed=\"32.0 GT/s PCIe\" link_width=\"16\"><pci busid=\"0000:02:00.0\" "
@@ -59,13 +34,23 @@ static const char nccl_text[] =
         "port=\"1\"/></nic>"
         "</pci></pci></cpu><cpu numaid=\"1\" affinity=\"ffff0000,00000000\"/></system>\n";
 
+/* hwloc: as its synthetic machines are, with a NIC and two GPUs added. Without hwloc both are of NCCL. */
 static struct coll_graph *good_graph(bool nccl)
 {
-	const char *text = nccl ? nccl_text : hwloc_text;
-	char *copy = strdup(text), why[200] = "";
-	struct coll_graph *g = nccl ? coll_graph_nccl_text("good", copy, strlen(copy), why, sizeof(why))
-	                            : coll_graph_hwloc_text("good", copy, strlen(copy), why, sizeof(why));
+	char *copy = strdup(nccl_text), why[200] = "";
+	struct coll_graph *g =
+	        nccl ? NULL : coll_graph_hwloc_synthetic("pack:2 [numa] l3:1 core:2 pu:2", why, sizeof(why));
 
+	if (g) {
+		snprintf(coll_graph_add_nic(g)->name, COLL_GRAPH_NAME_MAX, "eth0");
+		coll_rate_take(&g->nic[0].rate, 10000, COLL_ORIGIN_TOLD);
+		for (int i = 0; i < 2; i++)
+			snprintf(coll_graph_add_gpu(g)->name, COLL_GRAPH_NAME_MAX, "nvml%d", i);
+		g->link_mbps[0][1] = g->link_mbps[1][0] = 200000;
+		g->link_origin = COLL_ORIGIN_TOLD;
+	} else {
+		g = coll_graph_nccl_text("good", copy, strlen(copy), why, sizeof(why));
+	}
 	CHECK(g != NULL, "%s", why);
 	free(copy);
 	return g;
@@ -223,16 +208,14 @@ static void fuzz_files(void)
 	long taken = 0, unsound = 0, silent = 0;
 
 	for (long i = 0; i < rounds / 100; i++) {
-		const char *from = i & 1 ? nccl_text : hwloc_text;
 		char why[300] = "";
-		size_t n = strlen(from);
+		size_t n = strlen(nccl_text);
 		struct coll_graph *g;
 
-		memcpy(text, from, n);
+		memcpy(text, nccl_text, n);
 		n = damage(&rng, (uint8_t *)text, n, CAP);
 		text[n] = 0;
-		g = i & 1 ? coll_graph_nccl_text("file", text, n, why, sizeof(why))
-		          : coll_graph_hwloc_text("file", text, n, why, sizeof(why));
+		g = coll_graph_nccl_text("file", text, n, why, sizeof(why));
 		taken += g != NULL;
 		silent += !g && strncmp(why, "file:", 5) != 0;
 		if (g) {

@@ -78,56 +78,11 @@ static int count_of(hwloc_topology_t t, hwloc_obj_type_t type)
 	return hwloc_get_nbobjs_by_type(t, type);
 }
 
-/* ---- In words ---------------------------------------------------------- */
-
 static void append(char *buf, size_t len_bytes, const char *text)
 {
 	const size_t at = strlen(buf);
 
 	snprintf(buf + at, len_bytes - at, "%s", text);
-}
-
-/* ", cores 0-1": the objects of a type that share a CPU with set. */
-static void list_objects(hwloc_topology_t t, hwloc_obj_type_t type, const char *name, hwloc_const_bitmap_t set,
-                         char *buf, size_t len_bytes)
-{
-	hwloc_bitmap_t found = hwloc_bitmap_alloc();
-	char list[128], text[192];
-
-	for (int i = 0; found && i < count_of(t, type); i++) {
-		hwloc_obj_t o = hwloc_get_obj_by_type(t, type, (unsigned)i);
-
-		if (o->cpuset && hwloc_bitmap_intersects(o->cpuset, set))
-			hwloc_bitmap_set(found, o->logical_index);
-	}
-	if (found && !hwloc_bitmap_iszero(found)) {
-		hwloc_bitmap_list_snprintf(list, sizeof(list), found);
-		snprintf(text, sizeof(text), "%s%s%s %s", *buf ? ", " : "", name,
-		         hwloc_bitmap_weight(found) > 1 ? "s" : "", list);
-		append(buf, len_bytes, text);
-	}
-	hwloc_bitmap_free(found);
-}
-
-bool coll_topology_describe(char *buf, size_t len_bytes)
-{
-	hwloc_topology_t t;
-	hwloc_bitmap_t set;
-	bool known;
-
-	*buf = 0;
-	if (!load(&t, false))
-		return false;
-	set = usable_cpus(t);
-	known = set != NULL;
-	if (known) {
-		list_objects(t, HWLOC_OBJ_PACKAGE, "package", set, buf, len_bytes);
-		list_objects(t, HWLOC_OBJ_NUMANODE, "NUMA node", set, buf, len_bytes);
-		list_objects(t, HWLOC_OBJ_CORE, "core", set, buf, len_bytes);
-	}
-	hwloc_bitmap_free(set);
-	hwloc_topology_destroy(t);
-	return known;
 }
 
 /* ---- As a picture ------------------------------------------------------ */
@@ -144,8 +99,13 @@ static void draw_object(struct page *p, hwloc_obj_t o, int depth)
 	const bool core = o->type == HWLOC_OBJ_CORE;
 	const bool mine = core && p->usable && hwloc_bitmap_intersects(o->cpuset, p->usable);
 
+#if HWLOC_API_VERSION >= 0x00030000
+	hwloc_obj_type_snprintf(type, sizeof(type), o, 0, NULL);
+	hwloc_obj_attr_snprintf(attr, sizeof(attr), o, " ", 0, NULL);
+#else
 	hwloc_obj_type_snprintf(type, sizeof(type), o, 0);
 	hwloc_obj_attr_snprintf(attr, sizeof(attr), o, " ", 0);
+#endif
 	snprintf(line, sizeof(line), "%*s%s", 2 * depth, "", type);
 	append(p->buf, p->len_bytes, line);
 	if (o->type != HWLOC_OBJ_MACHINE && o->logical_index != HWLOC_UNKNOWN_INDEX) {
@@ -263,19 +223,6 @@ bool coll_topology_place(enum coll_topology_bind kind, int local_rank, int local
 bool coll_topology_known(void)
 {
 	return false;
-}
-
-bool coll_topology_describe(char *buf, size_t len_bytes)
-{
-	char list[256];
-	cpu_set_t set;
-
-	*buf = 0;
-	if (sched_getaffinity(0, sizeof(set), &set) < 0)
-		return false;
-	coll_topology_cpus_text(&set, list, sizeof(list));
-	snprintf(buf, len_bytes, "CPUs %s (built without hwloc)", list);
-	return true;
 }
 
 bool coll_topology_draw(char *buf, size_t len_bytes)

@@ -18,10 +18,6 @@ void coll_topology_cpus_text(const cpu_set_t *set, char *buf, size_t len_bytes);
 /* Whether the functions below know anything. */
 bool coll_topology_known(void);
 
-/* "package 0, NUMA node 0, cores 0-1" of this process; without hwloc its CPUs.
- * False (and "" in buf) when not even those can be read. */
-bool coll_topology_describe(char *buf, size_t len_bytes);
-
 /* The host as an indented list: packages, NUMA nodes, caches, cores, network and
  * other devices; cores this process may use are marked *. False without hwloc. */
 bool coll_topology_draw(char *buf, size_t len_bytes);

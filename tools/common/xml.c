@@ -1,8 +1,8 @@
 /*
- * A reader of a part of XML: see xml.h. What it does not read (declarations of a document type, CDATA, entities of the
- * text's own) is an error, not a guess. Its invariant: at <= end, and *end is 0.
+ * A reader of a part of XML: see xml.h. CDATA is an error, not a guess; an entity
+ * stays as it is written. Its invariant: at <= end, and *end is 0.
  */
-#include "topology/xml.h"
+#include "tools/common/xml.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -11,7 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-char *coll_xml_load(const char *path, size_t *len_bytes, char *why, size_t why_bytes)
+/* The whole file, with a zero behind it; NULL with the reason in why. */
+static char *load(const char *path, size_t *len_bytes, char *why, size_t why_bytes)
 {
 	FILE *f = fopen(path, "re");
 	size_t cap = 64 << 10, n = 0;
@@ -49,7 +50,7 @@ bad:
 struct coll_graph *coll_xml_graph(const char *path, coll_xml_graph_fn *read, char *why, size_t why_bytes)
 {
 	size_t len_bytes;
-	char *text = coll_xml_load(path, &len_bytes, why, why_bytes);
+	char *text = load(path, &len_bytes, why, why_bytes);
 	struct coll_graph *g = text ? read(path, text, len_bytes, why, why_bytes) : NULL;
 
 	free(text);
@@ -149,7 +150,7 @@ static bool skip_past(struct coll_xml *x, const char *mark)
 	return true;
 }
 
-/* What is no element: comments, instructions, and a document type without declarations. False: an error. */
+/* What is no element: comments, instructions, a document type without declarations. False: an error. */
 static bool skip_aside(struct coll_xml *x)
 {
 	const int line = x->line_at;
@@ -159,15 +160,6 @@ static bool skip_aside(struct coll_xml *x)
 		wrong(x, "this kind of markup is not read here");
 		return false;
 	}
-	if (type) {
-		/* Not beyond its end: a file may have a million of them. */
-		const char *close = memchr(x->at, '>', (size_t)(x->end - x->at));
-
-		if (memchr(x->at, '[', (size_t)((close ? close : x->end) - x->at))) {
-			wrong(x, "a document type with declarations of its own is not read");
-			return false;
-		}
-	}
 	x->at += comment ? 4 : 2;
 	if (skip_past(x, comment ? "-->" : type ? ">" : "?>"))
 		return true;
@@ -175,60 +167,22 @@ static bool skip_aside(struct coll_xml *x)
 	return false;
 }
 
-/* A character of a value that is written as &...; at *from, which moves behind it. 0: it is none. */
-static char entity(const char **from)
-{
-	static const struct {
-		const char *text;
-		char c;
-	} known[] = {{"&lt;", '<'}, {"&gt;", '>'}, {"&amp;", '&'}, {"&quot;", '"'}, {"&apos;", '\''}};
-	const bool hex = (*from)[1] == '#' && (*from)[2] == 'x';
-	char *end;
-	long code;
-
-	for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++)
-		if (strncmp(*from, known[i].text, strlen(known[i].text)) == 0) {
-			*from += strlen(known[i].text);
-			return known[i].c;
-		}
-	if ((*from)[1] != '#' || !isxdigit((unsigned char)(*from)[hex ? 3 : 2]))
-		return 0;
-	code = strtol(*from + (hex ? 3 : 2), &end, hex ? 16 : 10);
-	if (*end != ';' || code <= 0 || code > 0x10ffff)
-		return 0;
-	*from = end + 1;
-	return code < 128 ? (char)code : '?';
-}
-
-/* A value in quotes, decoded where it stands. */
+/* A value in quotes, as it stands. */
 static bool take_value(struct coll_xml *x, const char **value)
 {
-	const char quote = *x->at, *from;
-	char *to;
+	const char quote = *x->at;
 
 	if (quote != '"' && quote != '\'') {
 		wrong(x, "a value without quotes in <%s>", x->tag);
 		return false;
 	}
-	*value = to = ++x->at;
-	for (from = to; *from != quote;) {
-		char c = *from;
-
-		if (c == 0 || c == '<') {
-			wrong(x, c ? "'<' in a value of <%s>" : "the file ends inside a value of <%s>", x->tag);
+	*value = ++x->at;
+	for (; *x->at != quote; step(x))
+		if (*x->at == 0 || *x->at == '<') {
+			wrong(x, *x->at ? "'<' in a value of <%s>" : "the file ends inside a value of <%s>", x->tag);
 			return false;
 		}
-		x->line_at += c == '\n';
-		if (c != '&') {
-			from++;
-		} else if ((c = entity(&from)) == 0) {
-			wrong(x, "an unknown entity in a value of <%s>", x->tag);
-			return false;
-		}
-		*to++ = c;
-	}
-	x->at = x->at + (from - x->at) + 1;
-	*to = 0;
+	*x->at++ = 0;
 	return true;
 }
 
@@ -326,59 +280,48 @@ static enum coll_xml_event close_element(struct coll_xml *x)
 	return COLL_XML_CLOSE;
 }
 
-/* Up to the next tag. Its text ends where that begins, so the tag's '<' is kept aside. */
-static enum coll_xml_event take_text(struct coll_xml *x)
+/* Up to the next tag; what stands between tags does not matter. COLL_XML_END: there is none. COLL_XML_OPEN: it may
+ * begin here. */
+static enum coll_xml_event skip_text(struct coll_xml *x)
 {
 	bool some = false;
 
-	x->text = x->at;
-	while (x->at < x->end && *x->at != '<') {
+	for (; x->at < x->end && *x->at != '<'; step(x)) {
 		if (*x->at == 0)
 			return wrong(x, "a zero byte");
 		some |= !blank(*x->at);
-		step(x);
 	}
 	if (x->at == x->end && x->depth > 0)
 		return wrong(x, "the file ends inside <%s>, which begins in line %d", x->open[x->depth - 1],
 		             x->open_line[x->depth - 1]);
 	if (some && x->depth == 0)
 		return wrong(x, x->rooted ? "text behind the outermost element" : "this is no XML");
-	if (x->at == x->end)
-		return x->rooted ? COLL_XML_END : wrong(x, "there is no element");
-	if (some) {
-		x->saved = '<';
-		*x->at = 0;
-	}
-	return some ? COLL_XML_TEXT : COLL_XML_END;
+	if (x->at < x->end)
+		return COLL_XML_OPEN;
+	return x->rooted ? COLL_XML_END : wrong(x, "there is no element");
 }
 
 enum coll_xml_event coll_xml_next(struct coll_xml *x)
 {
 	if (x->failed)
 		return COLL_XML_ERROR;
-	if (x->saved) {
-		*x->at = x->saved;
-		x->saved = 0;
-	}
 	if (x->closing) {
 		x->closing = false;
 		x->tag = x->open[--x->depth];
 		return COLL_XML_CLOSE;
 	}
 	for (;;) {
-		x->line = x->line_at;
-		if (*x->at != '<') {
-			const enum coll_xml_event e = take_text(x);
+		const enum coll_xml_event e = skip_text(x);
 
-			if (e != COLL_XML_END || x->at == x->end)
-				return e;
-		} else if (x->at[1] == '/') {
+		x->line = x->line_at;
+		if (e != COLL_XML_OPEN)
+			return e;
+		if (x->at[1] == '/')
 			return close_element(x);
-		} else if (x->at[1] != '!' && x->at[1] != '?') {
+		if (x->at[1] != '!' && x->at[1] != '?')
 			return open_element(x);
-		} else if (!skip_aside(x)) {
+		if (!skip_aside(x))
 			return COLL_XML_ERROR;
-		}
 	}
 }
 
@@ -405,18 +348,4 @@ bool coll_xml_number(struct coll_xml *x, const char *name, long least, long most
 		                     least, most);
 	*value = n;
 	return true;
-}
-
-bool coll_xml_skip(struct coll_xml *x)
-{
-	const int inside = x->depth;
-
-	for (;;) {
-		const enum coll_xml_event e = coll_xml_next(x);
-
-		if (e == COLL_XML_ERROR || e == COLL_XML_END)
-			return false;
-		if (e == COLL_XML_CLOSE && x->depth < inside)
-			return true;
-	}
 }

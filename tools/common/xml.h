@@ -1,11 +1,11 @@
 /*
- * A reader of the part of XML in which machines are saved (hwloc, NCCL): elements, attributes, text. It expects hostile
+ * A reader of the part of XML in which NCCL saves machines: elements and attributes. It expects hostile
  * input: sizes and depth are limited, nothing outside the text is opened, and each error names file and line.
  *
  * A text is read by one walk: coll_xml_next() until COLL_XML_END or COLL_XML_ERROR. It changes the text that it reads.
  */
-#ifndef COLL_TOPOLOGY_XML_H
-#define COLL_TOPOLOGY_XML_H
+#ifndef COLL_TOOLS_XML_H
+#define COLL_TOOLS_XML_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -14,14 +14,13 @@ enum { COLL_XML_BYTES_MAX = 16 << 20, COLL_XML_DEPTH_MAX = 100, COLL_XML_ATTRIBU
 
 enum coll_xml_event {
 	COLL_XML_OPEN,  /* an element begins: tag, attributes */
-	COLL_XML_TEXT,  /* what stands between elements, if it is more than white space: text */
 	COLL_XML_CLOSE, /* the element ends: tag */
 	COLL_XML_END,   /* all is read */
 	COLL_XML_ERROR  /* why has the reason */
 };
 
 struct coll_xml {
-	const char *tag, *text;
+	const char *tag;
 	int line; /* of the event */
 	int depth;
 	/* The rest is the reader's own. */
@@ -33,15 +32,12 @@ struct coll_xml {
 	const char *open[COLL_XML_DEPTH_MAX];
 	int open_line[COLL_XML_DEPTH_MAX];
 	bool closing, rooted, failed;
-	char saved; /* the character that a text's end stands on */
 	char *why;
 	size_t why_bytes;
 };
 
-/* The whole file, with a zero behind it; free() it. NULL with the reason in why, which begins with the file's name. */
-char *coll_xml_load(const char *path, size_t *len_bytes, char *why, size_t why_bytes);
-
-/* What `read` makes of the text of a file; NULL with the reason in why. */
+/* What `read` makes of the text of a file, which has a zero behind it; NULL with the reason in why, which begins with
+ * the file's name. */
 struct coll_graph;
 typedef struct coll_graph *coll_xml_graph_fn(const char *name, char *text, size_t len_bytes, char *why,
                                              size_t why_bytes);
@@ -61,8 +57,5 @@ bool coll_xml_number(struct coll_xml *x, const char *name, long least, long most
 
 /* An error of the reader's user at the line of the event: "FILE:LINE: ...". The first error stays. Returns false. */
 bool coll_xml_fail(struct coll_xml *x, const char *format, ...) __attribute__((format(printf, 2, 3)));
-
-/* Read past the end of the element that began. False: an error. */
-bool coll_xml_skip(struct coll_xml *x);
 
 #endif
