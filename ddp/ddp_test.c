@@ -1,7 +1,6 @@
 /*
  * Averages, differences between ranks, micro-steps, what is unused or uneven, weights, trace.
  */
-#define PLAIN_OWN_MAIN
 #include <unistd.h>
 
 #include "ddp/ranks_test.h"
@@ -50,7 +49,7 @@ static void average_rank(coll_comm *comm, int rank, int size, void *arg)
 	CHECK(coll_ddp_destroy(&d) == COLL_OK);
 }
 
-static void averages(void)
+TEST(ddp, averages)
 {
 	static const struct limits cases[] = {
 	        {4096, 0, COLL_DDP_PLAIN, 3e-7},
@@ -122,7 +121,7 @@ static void mismatch_rank(coll_comm *comm, int rank, int size, void *arg)
 	CHECK(coll_all_reduce(&one, &one, 1, COLL_I32, COLL_SUM, comm, NULL) == COLL_OK && one == size);
 }
 
-static void differences_are_named(void)
+TEST(ddp, differences_are_named)
 {
 	for (int which = 0; which < 5; which++)
 		on_ranks(4, mismatch_rank, &which);
@@ -159,7 +158,7 @@ static void huge_rank(coll_comm *comm, int rank, int size, void *arg)
 		}
 }
 
-static void huge_shapes_are_refused(void)
+TEST(ddp, huge_shapes_are_refused)
 {
 	on_ranks(2, huge_rank, NULL);
 }
@@ -201,7 +200,7 @@ static void micro_rank(coll_comm *comm, int rank, int size, void *arg)
 	CHECK(coll_ddp_destroy(&d) == COLL_OK);
 }
 
-static void micro_steps_send_nothing(void)
+TEST(ddp, micro_steps_send_nothing)
 {
 	on_ranks(2, micro_rank, NULL);
 	on_ranks(3, micro_rank, NULL);
@@ -230,7 +229,7 @@ static void unused_rank(coll_comm *comm, int rank, int size, void *arg)
 	CHECK(coll_ddp_destroy(&d) == COLL_OK);
 }
 
-static void unused_parameters_are_named(void)
+TEST(ddp, unused_parameters_are_named)
 {
 	on_ranks(3, unused_rank, NULL);
 }
@@ -278,7 +277,7 @@ static void uneven_rank(coll_comm *comm, int rank, int size, void *arg)
 	CHECK(coll_ddp_destroy(&d) == COLL_OK);
 }
 
-static void uneven_inputs(void)
+TEST(ddp, uneven_inputs)
 {
 	for (coll_ddp_wire w = COLL_DDP_PLAIN; w <= COLL_DDP_INT8; w++)
 		for (int n = 2; n <= 3; n++)
@@ -326,7 +325,7 @@ static void giving_up_rank(coll_comm *comm, int rank, int size, void *arg)
 	CHECK(coll_all_reduce(&one, &one, 1, COLL_I32, COLL_SUM, comm, NULL) == COLL_OK && one == size);
 }
 
-static void a_rank_that_gives_up_ends_the_others(void)
+TEST(ddp, a_rank_that_gives_up_ends_the_others)
 {
 	for (int place = 0; place < PLACES; place++)
 		for (int n = 1; n <= 3; n++)
@@ -389,13 +388,13 @@ static void weights_rank(coll_comm *comm, int rank, int size, void *arg)
 	CHECK(coll_ddp_destroy(&d) == COLL_OK && d == NULL && coll_ddp_destroy(&d) == COLL_OK);
 }
 
-static void weights_stub_and_trace(void)
+TEST(ddp, weights_stub_and_trace)
 {
 	for (int n = 1; n <= 3; n++)
 		on_ranks(n, weights_rank, NULL);
 }
 
-static void none_is_refused(void)
+TEST(ddp, none_is_refused)
 {
 	coll_ddp_stats stats = COLL_DDP_STATS_INIT;
 	coll_ddp_bucket_info info;
@@ -431,18 +430,4 @@ static void none_is_refused(void)
 	CHECK(coll_ddp_count(NULL) == 0 && coll_ddp_offset(NULL, 0) == 0 && coll_ddp_bucket_count(NULL) == 0);
 	CHECK(coll_ddp_state_bytes(NULL) == 0 && coll_ddp_unused_count(NULL) == 0);
 	CHECK(coll_ddp_destroy(NULL) == COLL_OK && coll_ddp_destroy(&none) == COLL_OK);
-}
-
-int main(void)
-{
-	PLAIN_RUN(none_is_refused);
-	PLAIN_RUN(averages);
-	PLAIN_RUN(differences_are_named);
-	PLAIN_RUN(huge_shapes_are_refused);
-	PLAIN_RUN(micro_steps_send_nothing);
-	PLAIN_RUN(unused_parameters_are_named);
-	PLAIN_RUN(uneven_inputs);
-	PLAIN_RUN(a_rank_that_gives_up_ends_the_others);
-	PLAIN_RUN(weights_stub_and_trace);
-	return plain_summary();
 }

@@ -3,7 +3,6 @@
  * same gradients, losses and weights but for rounding, and the same bits where sums have
  * one order only. Compiled for float and for double.
  */
-#define PLAIN_OWN_MAIN
 #include <math.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -237,7 +236,7 @@ static void check_losses(const struct way *got, const struct way *want, const ch
 
 static const struct way alone = {.shape = &shape, .ranks = 1, .steps = STEPS, .passes = 1, .together = true};
 
-static void any_number_of_ranks(void)
+TEST(equal, any_number_of_ranks)
 {
 	struct way want = go(alone);
 
@@ -258,7 +257,7 @@ static void any_number_of_ranks(void)
 	drop(&want);
 }
 
-static void any_limit_of_buckets(void)
+TEST(equal, any_limit_of_buckets)
 {
 	static const size_t limits[] = {1, 1 << 20, (size_t)1 << 40};
 
@@ -284,7 +283,7 @@ static void any_limit_of_buckets(void)
 	}
 }
 
-static void slices_and_micro_steps(void)
+TEST(equal, slices_and_micro_steps)
 {
 	const size_t count = gpt_param_count(&shape);
 
@@ -314,12 +313,4 @@ static void slices_and_micro_steps(void)
 		}
 		drop(&want);
 	}
-}
-
-int main(void)
-{
-	PLAIN_RUN(any_number_of_ranks);
-	PLAIN_RUN(any_limit_of_buckets);
-	PLAIN_RUN(slices_and_micro_steps);
-	return plain_summary();
 }

@@ -1,7 +1,6 @@
 /*
  * Rows of a table that were looked up, few and many.
  */
-#define PLAIN_OWN_MAIN
 #include "ddp/ranks_test.h"
 
 /* ---- Rows of a table ---------------------------------------------------------- */
@@ -66,7 +65,7 @@ static void rows_rank(coll_comm *comm, int rank, int size, void *arg)
 	CHECK(coll_ddp_destroy(&d) == COLL_OK);
 }
 
-static void rows_of_a_table(void)
+TEST(rows, rows_of_a_table)
 {
 	for (int n = 1; n <= 4; n++)
 		for (int many = 0; many <= 300; many = many ? many * 100 : 3)
@@ -103,15 +102,8 @@ static void twice_rank(coll_comm *comm, int rank, int size, void *arg)
 	CHECK(coll_ddp_destroy(&d) == COLL_OK);
 }
 
-static void rows_named_twice_are_refused(void)
+TEST(rows, rows_named_twice_are_refused)
 {
 	for (int n = 1; n <= 3; n++)
 		on_ranks(n, twice_rank, NULL);
-}
-
-int main(void)
-{
-	PLAIN_RUN(rows_named_twice_are_refused);
-	PLAIN_RUN(rows_of_a_table);
-	return plain_summary();
 }

@@ -1,7 +1,6 @@
 /*
  * Slices (ZeRO 1 and 2): each rank updates its own, and all learn what one rank would.
  */
-#define PLAIN_OWN_MAIN
 #include "ddp/ranks_test.h"
 
 /* ---- Slices (ZeRO) ---------------------------------------------------------- */
@@ -65,14 +64,8 @@ static void zero_rank(coll_comm *comm, int rank, int size, void *arg)
 	free(sliced);
 }
 
-static void slices_equal_the_whole(void)
+TEST(slices, slices_equal_the_whole)
 {
 	for (int n = 1; n <= 4; n++)
 		on_ranks(n, zero_rank, NULL);
-}
-
-int main(void)
-{
-	PLAIN_RUN(slices_equal_the_whole);
-	return plain_summary();
 }

@@ -1,7 +1,6 @@
 /*
  * How buckets travel: the tree's bits, and what compression loses, keeps and refuses.
  */
-#define PLAIN_OWN_MAIN
 #include "ddp/ranks_test.h"
 
 /* ---- The tree's bits ------------------------------------------------------ */
@@ -56,7 +55,7 @@ static void tree_rank(coll_comm *comm, int rank, int size, void *arg)
 	CHECK(coll_ddp_destroy(&d) == COLL_OK);
 }
 
-static void tree_bits_do_not_depend_on_the_number_of_ranks(void)
+TEST(wires, tree_bits_do_not_depend_on_the_number_of_ranks)
 {
 	struct bits bits = {malloc(total() * sizeof(float)), total()};
 
@@ -76,7 +75,7 @@ static void refused_rank(coll_comm *comm, int rank, int size, void *arg)
 	CHECK(coll_ddp_create(&d, shapes, PARAMS, &c, comm) == COLL_ERR_UNSUPPORTED && !d && problem[0], "%s", problem);
 }
 
-static void what_does_not_go_together_is_refused(void)
+TEST(wires, what_does_not_go_together_is_refused)
 {
 	coll_ddp_config c = COLL_DDP_CONFIG_INIT;
 
@@ -150,7 +149,7 @@ static void feedback_rank(coll_comm *comm, int rank, int size, void *arg)
 	CHECK(coll_ddp_destroy(&d) == COLL_OK);
 }
 
-static void what_compression_loses_comes_later(void)
+TEST(wires, what_compression_loses_comes_later)
 {
 	for (coll_ddp_wire w = COLL_DDP_INT8; w <= COLL_DDP_POWERSGD; w++)
 		for (int n = 2; n <= 3; n++)
@@ -188,7 +187,7 @@ static void powersgd_rank(coll_comm *comm, int rank, int size, void *arg)
 	CHECK(coll_ddp_destroy(&d) == COLL_OK);
 }
 
-static void powersgd_of_every_rank(void)
+TEST(wires, powersgd_of_every_rank)
 {
 	for (int r = 1; r <= 17; r += r == 5 ? 3 : r == 8 ? 8 : 1)
 		on_ranks(2, powersgd_rank, &r);
@@ -215,7 +214,7 @@ static void load_rank(coll_comm *comm, int rank, int size, void *arg)
 	CHECK(coll_ddp_destroy(&d) == COLL_OK);
 }
 
-static void limits_are_of_what_travels(void)
+TEST(wires, limits_are_of_what_travels)
 {
 	on_ranks(2, load_rank, &(coll_ddp_wire){COLL_DDP_POWERSGD});
 	on_ranks(2, load_rank, &(coll_ddp_wire){COLL_DDP_PLAIN});
@@ -266,7 +265,7 @@ static void owing_rank(coll_comm *comm, int rank, int size, void *arg)
 	CHECK(coll_ddp_destroy(&bare) == COLL_OK);
 }
 
-static void what_compression_owes_can_be_kept(void)
+TEST(wires, what_compression_owes_can_be_kept)
 {
 	for (coll_ddp_wire w = COLL_DDP_INT8; w <= COLL_DDP_POWERSGD; w++)
 		for (int n = 1; n <= 3; n++)
@@ -297,7 +296,7 @@ static void infinite_rank(coll_comm *comm, int rank, int size, void *arg)
 	CHECK(coll_ddp_destroy(&d) == COLL_OK);
 }
 
-static void what_is_not_finite_stays_so(void)
+TEST(wires, what_is_not_finite_stays_so)
 {
 	on_ranks(3, infinite_rank, NULL);
 }
@@ -332,21 +331,8 @@ static void thin_rank(coll_comm *comm, int rank, int size, void *arg)
 	CHECK(coll_ddp_destroy(&d) == COLL_OK);
 }
 
-static void a_thin_matrix_passes_powersgd(void)
+TEST(wires, a_thin_matrix_passes_powersgd)
 {
 	on_ranks(1, thin_rank, NULL);
 	on_ranks(3, thin_rank, NULL);
-}
-
-int main(void)
-{
-	PLAIN_RUN(tree_bits_do_not_depend_on_the_number_of_ranks);
-	PLAIN_RUN(what_does_not_go_together_is_refused);
-	PLAIN_RUN(what_compression_loses_comes_later);
-	PLAIN_RUN(what_compression_owes_can_be_kept);
-	PLAIN_RUN(what_is_not_finite_stays_so);
-	PLAIN_RUN(powersgd_of_every_rank);
-	PLAIN_RUN(limits_are_of_what_travels);
-	PLAIN_RUN(a_thin_matrix_passes_powersgd);
-	return plain_summary();
 }

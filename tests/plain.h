@@ -2,15 +2,19 @@
  * Checks for test programs that must also run where Criterion is not: cross
  * builds under qemu, and programs where threads race.
  *
- * Three ways to use it:
+ * How to use it:
  *  - A file of TEST(suite, name) { ... } functions, listed in coll_dual_tests:
  *    it becomes a Criterion program where Criterion is found and a plain program
  *    elsewhere (main() is in this header; an argument selects tests by
  *    substring). Write nothing else into such a file that needs Criterion.
- *  - A program with its own main(), listed in coll_plain_tests: define
- *    PLAIN_OWN_MAIN before the include, call the tests through PLAIN_RUN(fn) or
- *    plain_run_cases(),
- *    end with `return plain_summary();`.
+ *  - The same, listed in coll_plain_tests: a plain program everywhere. It runs its
+ *    tests in the order of the file, after PROGRAM(suite, "ARGUMENTS") { ... } if it
+ *    has one: that reads the arguments and returns the number of the one that selects
+ *    tests (argc: none does), or -1 if they are wrong. It may run tests itself.
+ *  - Several such programs in one executable (tests/multi/driver.c): the first argument
+ *    is the suite whose PROGRAM and tests run.
+ *  - A program with its own main(): define PLAIN_OWN_MAIN before the include, call the
+ *    tests through PLAIN_RUN(fn) or plain_run_cases(), end with `return plain_summary();`.
  *  - Helpers shared by several files may use CHECK and REQUIRE freely.
  *
  * CHECK(cond, ...) records a failure and goes on; REQUIRE(cond, ...) returns from
@@ -68,8 +72,16 @@ struct plain_test {
 	struct plain_test *next;
 };
 
+struct plain_program {
+	const char *suite;
+	const char *usage;
+	int (*begin)(int argc, char **argv);
+	struct plain_program *next;
+};
+
 /* Weak: one instance per program, however many of its files include this. */
 __attribute__((weak)) struct plain_test *plain_first, **plain_last;
+__attribute__((weak)) struct plain_program *plain_programs;
 __attribute__((weak)) atomic_int plain_failures; /* of the test that runs */
 __attribute__((weak)) const char *plain_skip_why;
 __attribute__((weak)) int plain_passed, plain_failed, plain_skipped;
@@ -92,6 +104,17 @@ enum { PLAIN_FAILURES_SHOWN = 20 };
 		plain_last = &test.next;                                 \
 	}                                                                \
 	static void s##_##n(void)
+
+#define PROGRAM(s, u)                                                           \
+	static int s##_begin(int argc, char **argv);                            \
+	__attribute__((constructor)) static void s##_program(void)              \
+	{                                                                       \
+		static struct plain_program program = {#s, u, s##_begin, NULL}; \
+                                                                                \
+		program.next = plain_programs;                                  \
+		plain_programs = &program;                                      \
+	}                                                                       \
+	static int s##_begin(int argc, char **argv)
 
 #define PLAIN_RUN(fn) plain_run("", #fn, fn)
 
@@ -156,13 +179,36 @@ static inline int plain_summary(void)
 	return plain_failed > 0 || plain_passed + plain_skipped == 0;
 }
 
+/* The tests of a program, or all; of them those with an argument in the names. In a program that says with
+ * plain_skip_all() why, none runs. */
+static inline int plain_main(const struct plain_program *program, int argc, char **argv)
+{
+	const int at = program ? program->begin(argc, argv) : 1;
+	const char *const part = at >= 0 && at < argc ? argv[at] : "";
+
+	if (at < 0) {
+		fprintf(stderr, "usage: %s %s [PART-OF-A-TEST'S-NAME]\n", argv[0], program->usage);
+		return 64;
+	}
+	for (struct plain_test *t = plain_skipped ? NULL : plain_first; t; t = t->next)
+		if ((!program || strcmp(t->suite, program->suite) == 0) &&
+		    (strstr(t->name, part) || strstr(t->suite, part)))
+			plain_run(t->suite, t->name, t->run);
+	return plain_summary();
+}
+
+/* In PROGRAM(): nothing can be tested here. */
+static inline int plain_skip_all(const char *why)
+{
+	plain_skipped++;
+	printf("skip all: %s\n", why);
+	return 0;
+}
+
 #ifndef PLAIN_OWN_MAIN
 __attribute__((weak)) int main(int argc, char **argv)
 {
-	for (struct plain_test *t = plain_first; t; t = t->next)
-		if (argc < 2 || strstr(t->name, argv[1]) || strstr(t->suite, argv[1]))
-			plain_run(t->suite, t->name, t->run);
-	return plain_summary();
+	return plain_main(plain_programs, argc, argv);
 }
 #endif
 

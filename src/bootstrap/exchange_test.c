@@ -3,7 +3,6 @@
  * tree, over Unix sockets and TCP; ranks that never come, come twice, come with
  * another idea of the job, die on the way.
  */
-#define PLAIN_OWN_MAIN
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -44,7 +43,7 @@ static void run_all(struct job *j, void (*way)(struct job *))
 
 static const int sizes[] = {1, 2, 3, 5, 8, 9, 10, 16, 64};
 
-static void every_size_over_unix(void)
+TEST(exchange, every_size_over_unix)
 {
 	struct job j;
 
@@ -54,7 +53,7 @@ static void every_size_over_unix(void)
 	}
 }
 
-static void every_size_over_tcp(void)
+TEST(exchange, every_size_over_tcp)
 {
 	struct job j;
 
@@ -64,7 +63,7 @@ static void every_size_over_tcp(void)
 	}
 }
 
-static void empty_and_large_payloads(void)
+TEST(exchange, empty_and_large_payloads)
 {
 	struct job j;
 
@@ -78,7 +77,7 @@ static void empty_and_large_payloads(void)
 
 /* ---- Ranks that are missing, double, different, or die ----------------- */
 
-static void a_missing_rank_is_named_by_all(void)
+TEST(exchange, a_missing_rank_is_named_by_all)
 {
 	struct job j;
 
@@ -92,7 +91,7 @@ static void a_missing_rank_is_named_by_all(void)
 	job_free(&j);
 }
 
-static void missing_ranks_are_named_through_the_tree(void)
+TEST(exchange, missing_ranks_are_named_through_the_tree)
 {
 	struct job j;
 
@@ -112,7 +111,7 @@ static void missing_ranks_are_named_through_the_tree(void)
 	job_free(&j);
 }
 
-static void a_missing_rank_zero_is_named(void)
+TEST(exchange, a_missing_rank_zero_is_named)
 {
 	struct job j;
 
@@ -126,7 +125,7 @@ static void a_missing_rank_zero_is_named(void)
 	job_free(&j);
 }
 
-static void two_processes_of_one_rank(void)
+TEST(exchange, two_processes_of_one_rank)
 {
 	struct job j;
 
@@ -167,7 +166,7 @@ static void over_derived_ports(struct job *j)
 	coll_random(j->id.job_key, sizeof(j->id.job_key));
 }
 
-static void rank_zero_twice(void)
+TEST(exchange, rank_zero_twice)
 {
 	two_processes_of_rank_zero(over_unix);
 	two_processes_of_rank_zero(over_derived_ports);
@@ -180,7 +179,7 @@ static coll_status gather_with_other_size(struct job *j, int rank, struct coll_e
 	return gather(j, rank, 200, err);
 }
 
-static void sizes_that_differ(void)
+TEST(exchange, sizes_that_differ)
 {
 	struct job j;
 
@@ -198,7 +197,7 @@ static coll_status gather_with_other_length(struct job *j, int rank, struct coll
 	return gather(j, rank, rank == 1 ? 208 : 200, err);
 }
 
-static void lengths_that_differ(void)
+TEST(exchange, lengths_that_differ)
 {
 	struct job j;
 
@@ -222,7 +221,7 @@ static coll_status gather_with_other_key(struct job *j, int rank, struct coll_er
 	return gather(&other, rank, 200, err);
 }
 
-static void another_key_is_another_job(void)
+TEST(exchange, another_key_is_another_job)
 {
 	struct job j;
 
@@ -288,7 +287,7 @@ static void play_rank_two(struct job *j, uint32_t version, const struct coll_pla
 	CHECK(hear(w, answer));
 }
 
-static void a_rank_that_dies_on_the_way_is_named(void)
+TEST(exchange, a_rank_that_dies_on_the_way_is_named)
 {
 	struct coll_wire w = {.fd = -1, .state = COLL_WIRE_CLOSED};
 	const struct coll_places nowhere = {0};
@@ -309,7 +308,7 @@ static void a_rank_that_dies_on_the_way_is_named(void)
 	job_free(&j);
 }
 
-static void versions_that_differ(void)
+TEST(exchange, versions_that_differ)
 {
 	struct coll_wire w = {.fd = -1, .state = COLL_WIRE_CLOSED};
 	const struct coll_places nowhere = {0};
@@ -327,7 +326,7 @@ static void versions_that_differ(void)
 
 /* The first parent of the tree is at an address where nobody answers: rank 0 takes
  * its children. */
-static void an_unreachable_parent_is_replaced(void)
+TEST(exchange, an_unreachable_parent_is_replaced)
 {
 	struct coll_wire w = {.fd = -1, .state = COLL_WIRE_CLOSED};
 	struct coll_places wrong = {.count = 1};
@@ -351,7 +350,7 @@ static void an_unreachable_parent_is_replaced(void)
 
 /* ---- Ways to meet ------------------------------------------------------ */
 
-static void rank_zero_may_come_last(void)
+TEST(exchange, rank_zero_may_come_last)
 {
 	struct job j;
 
@@ -364,7 +363,7 @@ static void rank_zero_may_come_last(void)
 	job_free(&j);
 }
 
-static void a_taken_port_is_avoided(void)
+TEST(exchange, a_taken_port_is_avoided)
 {
 	struct coll_address a;
 	uint16_t port;
@@ -386,7 +385,7 @@ static void a_taken_port_is_avoided(void)
 	close(silent);
 }
 
-static void a_taken_port_is_named(void)
+TEST(exchange, a_taken_port_is_named)
 {
 	struct coll_address a;
 	uint16_t port;
@@ -407,7 +406,7 @@ static void a_taken_port_is_named(void)
 	close(silent);
 }
 
-static void over_ipv6_and_by_name(void)
+TEST(exchange, over_ipv6_and_by_name)
 {
 	struct coll_address a;
 	uint16_t port;
@@ -436,7 +435,7 @@ static void over_ipv6_and_by_name(void)
 	job_free(&j);
 }
 
-static void a_name_that_is_nobody(void)
+TEST(exchange, a_name_that_is_nobody)
 {
 	struct job j;
 
@@ -451,7 +450,7 @@ static void a_name_that_is_nobody(void)
 	job_free(&j);
 }
 
-static void port_ranges(void)
+TEST(exchange, port_ranges)
 {
 	struct coll_settings s;
 	struct coll_error_box err;
@@ -472,7 +471,7 @@ static void port_ranges(void)
 	}
 }
 
-static void host_ids(void)
+TEST(exchange, host_ids)
 {
 	struct coll_settings s;
 	char one[256], two[256];
@@ -485,34 +484,4 @@ static void host_ids(void)
 	strcpy(s.host_id, "mars");
 	coll_bootstrap_host_id(&s, one, sizeof(one));
 	CHECK(strcmp(one, "mars") == 0);
-}
-
-int main(int argc, char **argv)
-{
-	static const struct plain_case tests[] = {
-	        PLAIN_CASE(every_size_over_unix),
-	        PLAIN_CASE(every_size_over_tcp),
-	        PLAIN_CASE(empty_and_large_payloads),
-	        PLAIN_CASE(a_missing_rank_is_named_by_all),
-	        PLAIN_CASE(missing_ranks_are_named_through_the_tree),
-	        PLAIN_CASE(a_missing_rank_zero_is_named),
-	        PLAIN_CASE(two_processes_of_one_rank),
-	        PLAIN_CASE(rank_zero_twice),
-	        PLAIN_CASE(sizes_that_differ),
-	        PLAIN_CASE(lengths_that_differ),
-	        PLAIN_CASE(another_key_is_another_job),
-	        PLAIN_CASE(a_rank_that_dies_on_the_way_is_named),
-	        PLAIN_CASE(versions_that_differ),
-	        PLAIN_CASE(an_unreachable_parent_is_replaced),
-	        PLAIN_CASE(rank_zero_may_come_last),
-	        PLAIN_CASE(a_taken_port_is_avoided),
-	        PLAIN_CASE(a_taken_port_is_named),
-	        PLAIN_CASE(over_ipv6_and_by_name),
-	        PLAIN_CASE(a_name_that_is_nobody),
-	        PLAIN_CASE(port_ranges),
-	        PLAIN_CASE(host_ids),
-	};
-
-	plain_run_cases("", tests, sizeof(tests) / sizeof(tests[0]), argc > 1 ? argv[1] : NULL);
-	return plain_summary();
 }

@@ -2,7 +2,6 @@
  * Unique ids: the process that made one hosts the meeting, whatever rank it has, or none. Ranks are processes, which
  * are forked before the id is made: a sanitizer cannot work in the forks of a process that has threads.
  */
-#define PLAIN_OWN_MAIN
 #include <pthread.h>
 #include <stdatomic.h>
 
@@ -77,7 +76,7 @@ static void until_it_holds(int threads, int descriptors)
 	      descriptors);
 }
 
-static void the_maker_is_no_member(void)
+TEST(id, the_maker_is_no_member)
 {
 	static const int sizes[] = {2, 3, 8, 9, 13, 64};
 
@@ -95,7 +94,7 @@ static void the_maker_is_no_member(void)
 	}
 }
 
-static void the_maker_has_any_rank(void)
+TEST(id, the_maker_has_any_rank)
 {
 	const int threads = holdings_threads(), descriptors = holdings_descriptors();
 
@@ -119,7 +118,7 @@ static void the_maker_has_any_rank(void)
 	}
 }
 
-static void one_rank_meets_nobody(void)
+TEST(id, one_rank_meets_nobody)
 {
 	const int threads = holdings_threads(), descriptors = holdings_descriptors();
 	struct coll_error_box err;
@@ -133,7 +132,7 @@ static void one_rank_meets_nobody(void)
 	until_it_holds(threads, descriptors);
 }
 
-static void a_damaged_id_is_refused(void)
+TEST(id, a_damaged_id_is_refused)
 {
 	const int threads = holdings_threads(), descriptors = holdings_descriptors();
 	struct job j, good;
@@ -160,7 +159,7 @@ static void a_damaged_id_is_refused(void)
 
 /* ---- Failures ------------------------------------------------------------ */
 
-static void a_missing_rank_is_named_by_all(void)
+TEST(id, a_missing_rank_is_named_by_all)
 {
 	const int threads = holdings_threads(), descriptors = holdings_descriptors();
 
@@ -188,7 +187,7 @@ static coll_status gather_with_other_size(struct job *j, int rank, struct coll_e
 	return gather_by_id(j, rank, err);
 }
 
-static void sizes_that_differ(void)
+TEST(id, sizes_that_differ)
 {
 	const int threads = holdings_threads(), descriptors = holdings_descriptors();
 	struct job j;
@@ -203,7 +202,7 @@ static void sizes_that_differ(void)
 	until_it_holds(threads, descriptors);
 }
 
-static void two_processes_of_one_rank(void)
+TEST(id, two_processes_of_one_rank)
 {
 	const int threads = holdings_threads(), descriptors = holdings_descriptors();
 	struct job j;
@@ -218,7 +217,7 @@ static void two_processes_of_one_rank(void)
 	until_it_holds(threads, descriptors);
 }
 
-static void the_makers_death_ends_it(void)
+TEST(id, the_makers_death_ends_it)
 {
 	struct job j;
 	pid_t maker;
@@ -237,7 +236,7 @@ static void the_makers_death_ends_it(void)
 	finish(&j);
 }
 
-static void a_fork_hosts_its_own(void)
+TEST(id, a_fork_hosts_its_own)
 {
 	struct job j;
 	pid_t child;
@@ -270,7 +269,7 @@ static void a_fork_hosts_its_own(void)
 	finish(&j);
 }
 
-static void abandoned_ids_are_bounded(void)
+TEST(id, abandoned_ids_are_bounded)
 {
 	enum { MORE = 2 * COLL_ID_WAITING_MAX };
 	const int threads = holdings_threads(), descriptors = holdings_descriptors();
@@ -301,20 +300,12 @@ static void *nothing(void *arg)
 	return arg;
 }
 
-int main(int argc, char **argv)
+PROGRAM(id, "")
 {
 	pthread_t first;
-	static const struct plain_case tests[] = {
-	        PLAIN_CASE(the_maker_is_no_member),         PLAIN_CASE(the_maker_has_any_rank),
-	        PLAIN_CASE(one_rank_meets_nobody),          PLAIN_CASE(a_damaged_id_is_refused),
-	        PLAIN_CASE(a_missing_rank_is_named_by_all), PLAIN_CASE(sizes_that_differ),
-	        PLAIN_CASE(two_processes_of_one_rank),      PLAIN_CASE(the_makers_death_ends_it),
-	        PLAIN_CASE(a_fork_hosts_its_own),           PLAIN_CASE(abandoned_ids_are_bounded),
-	};
 
 	/* A sanitizer starts a thread of its own with the first one. */
 	pthread_create(&first, NULL, nothing, NULL);
 	pthread_join(first, NULL);
-	plain_run_cases("", tests, sizeof(tests) / sizeof(tests[0]), argc > 1 ? argv[1] : NULL);
-	return plain_summary();
+	return 1;
 }

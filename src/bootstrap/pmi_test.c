@@ -3,7 +3,6 @@
  * values) or broken in the ways a launcher can be. The real mpirun is in
  * tools/launch_test.c.
  */
-#define PLAIN_OWN_MAIN
 #include <poll.h>
 #include <stdlib.h>
 #include <sys/socket.h>
@@ -174,7 +173,7 @@ static void run(struct server *s, struct job *j)
 	job_wait(j);
 }
 
-static void long_values_go_in_pieces(void)
+TEST(pmi, long_values_go_in_pieces)
 {
 	struct server s = {.value_max = 10};
 	struct job j;
@@ -188,7 +187,7 @@ static void long_values_go_in_pieces(void)
 	job_free(&j);
 }
 
-static void short_ones_in_one(void)
+TEST(pmi, short_ones_in_one)
 {
 	struct server s = {.value_max = 1024};
 	struct job j;
@@ -212,7 +211,7 @@ static void expect_fault(enum fault fault, const char *text)
 	job_free(&j);
 }
 
-static void faults_are_told(void)
+TEST(pmi, faults_are_told)
 {
 	expect_fault(REFUSE_PUT, "rc=-1");
 	expect_fault(NO_BARRIER, "some ranks did not reach the barrier");
@@ -221,7 +220,7 @@ static void faults_are_told(void)
 }
 
 /* The deadline is far away. */
-static void the_hook_ends_a_barrier(void)
+TEST(pmi, the_hook_ends_a_barrier)
 {
 	struct server s = {.value_max = 1024, .fault = NO_BARRIER};
 	struct job j;
@@ -232,13 +231,4 @@ static void the_hook_ends_a_barrier(void)
 	for (int r = 0; r < CLIENTS; r++)
 		CHECK(j.result[r].status == COLL_ERR_BOOTSTRAP, "rank %d: %s", r, j.result[r].message);
 	job_free(&j);
-}
-
-int main(void)
-{
-	PLAIN_RUN(long_values_go_in_pieces);
-	PLAIN_RUN(short_ones_in_one);
-	PLAIN_RUN(faults_are_told);
-	PLAIN_RUN(the_hook_ends_a_barrier);
-	return plain_summary();
 }

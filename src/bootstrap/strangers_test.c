@@ -3,7 +3,6 @@
  * handshakes, thousands of them, while the last rank is still missing. The job
  * must finish, with the right table.
  */
-#define PLAIN_OWN_MAIN
 #include <sys/resource.h>
 #include <sys/socket.h>
 
@@ -97,7 +96,7 @@ static void run_with_strangers(struct job *j, const struct coll_address *door, i
 	job_free(j);
 }
 
-static void strangers_do_not_matter(void)
+TEST(strangers, strangers_do_not_matter)
 {
 	struct coll_address door;
 	struct job j;
@@ -123,7 +122,7 @@ static coll_status gather_with_few_descriptors(struct job *j, int rank, struct c
 	return gather(j, rank, 200, err);
 }
 
-static void running_out_of_descriptors_is_survived(void)
+TEST(strangers, running_out_of_descriptors_is_survived)
 {
 	struct coll_address door;
 	struct job j;
@@ -132,11 +131,4 @@ static void running_out_of_descriptors_is_survived(void)
 	over_tcp(&j);
 	coll_address_numeric(&door, "127.0.0.1", j.id.root_port);
 	run_with_strangers(&j, &door, 1000);
-}
-
-int main(void)
-{
-	PLAIN_RUN(strangers_do_not_matter);
-	PLAIN_RUN(running_out_of_descriptors_is_survived);
-	return plain_summary();
 }

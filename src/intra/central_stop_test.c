@@ -11,7 +11,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define PLAIN_OWN_MAIN
 #include "intra/central.h"
 #include "intra/central_epoch.h"
 #include "tests/plain.h"
@@ -143,23 +142,21 @@ static void stop_everywhere(int rank)
 	part_company(&c);
 }
 
-static void within_a_group(void)
+TEST(central_stop, within_a_group)
 {
 	stop_everywhere(7);
 }
-static void in_the_last_group(void)
+TEST(central_stop, in_the_last_group)
 {
 	stop_everywhere(RANKS - 2);
 	stop_everywhere(RANKS - 1);
 }
 
-int main(void)
+PROGRAM(central_stop, "")
 {
 	if (!STEPS_END) {
 		printf("0 passed, 0 failed, 1 skipped\n");
 		return 0;
 	}
-	PLAIN_RUN(within_a_group);
-	PLAIN_RUN(in_the_last_group);
-	return plain_summary();
+	return argc;
 }

@@ -11,7 +11,6 @@
 #include "plan/plan.h"
 #include "record/recorder.h"
 
-#define PLAIN_OWN_MAIN
 #include "tests/plain.h"
 
 enum { N = COLL_RECORDER_ENTRIES, WRITERS = 3, ROUNDS = 60000 };
@@ -26,7 +25,7 @@ static struct coll_entry *begin(struct coll_recorder *r, uint64_t sequence)
 	        sequence * 3, (int32_t)(sequence % 7), 0);
 }
 
-static void what_is_written_is_read(void)
+TEST(recorder, what_is_written_is_read)
 {
 	struct coll_recorder r = {0};
 	struct coll_op_record o;
@@ -52,7 +51,7 @@ static void what_is_written_is_read(void)
 	coll_recorder_close(&r);
 }
 
-static void the_way_changes_and_nothing_else(void)
+TEST(recorder, the_way_changes_and_nothing_else)
 {
 	struct coll_recorder r = {0};
 	struct coll_op_record o;
@@ -82,7 +81,7 @@ static void the_way_changes_and_nothing_else(void)
 	coll_recorder_close(&r);
 }
 
-static void newest_thousand_stay_in_order(void)
+TEST(recorder, newest_thousand_stay_in_order)
 {
 	struct coll_op_record *o = calloc(COLL_RECORDER_SHOWN, sizeof(*o));
 	struct coll_recorder r = {0};
@@ -103,7 +102,7 @@ static void newest_thousand_stay_in_order(void)
 	free(o);
 }
 
-static void hung_operation_stays_on_record(void)
+TEST(recorder, hung_operation_stays_on_record)
 {
 	struct coll_op_record *o = calloc(COLL_RECORDER_SHOWN, sizeof(*o));
 	struct coll_recorder r = {0};
@@ -126,7 +125,7 @@ static void hung_operation_stays_on_record(void)
 	free(o);
 }
 
-static void without_memory_nothing_is_recorded(void)
+TEST(recorder, without_memory_nothing_is_recorded)
 {
 	struct coll_recorder r = {0};
 	struct coll_op_record o;
@@ -139,7 +138,7 @@ static void without_memory_nothing_is_recorded(void)
 	CHECK(coll_recorder_copy(&r, COMM, &o, 1) == 0 && !coll_recorder_find(&r, COMM, 1, &o));
 }
 
-static void history_keeps_the_last_of_each(void)
+TEST(recorder, history_keeps_the_last_of_each)
 {
 	struct coll_history a = {0};
 	struct coll_recorder r = {0};
@@ -161,7 +160,7 @@ static void history_keeps_the_last_of_each(void)
 	coll_recorder_close(&r);
 }
 
-static void stamps_are_calendar_time(void)
+TEST(recorder, stamps_are_calendar_time)
 {
 	const bool counter = coll_ticks_counter();
 	struct coll_moment first, middle, last;
@@ -236,7 +235,7 @@ static void *read_many(void *arg)
 	return NULL;
 }
 
-static void readers_get_whole_entries_or_none(void)
+TEST(recorder, readers_get_whole_entries_or_none)
 {
 	static struct race race;
 	pthread_t writers[WRITERS], readers[2];
@@ -286,7 +285,7 @@ static void *run_queued(void *arg)
 	return NULL;
 }
 
-static void an_entry_changes_hands(void)
+TEST(recorder, an_entry_changes_hands)
 {
 	static struct belt b;
 	struct coll_op_record o;
@@ -305,18 +304,4 @@ static void an_entry_changes_hands(void)
 	pthread_join(runner, NULL);
 	CHECK(coll_recorder_find(&b.ring, COMM, ROUNDS, &o) && whole(&o) && o.state == COLL_OP_ENDED);
 	coll_recorder_close(&b.ring);
-}
-
-int main(void)
-{
-	PLAIN_RUN(what_is_written_is_read);
-	PLAIN_RUN(the_way_changes_and_nothing_else);
-	PLAIN_RUN(newest_thousand_stay_in_order);
-	PLAIN_RUN(hung_operation_stays_on_record);
-	PLAIN_RUN(without_memory_nothing_is_recorded);
-	PLAIN_RUN(history_keeps_the_last_of_each);
-	PLAIN_RUN(stamps_are_calendar_time);
-	PLAIN_RUN(readers_get_whole_entries_or_none);
-	PLAIN_RUN(an_entry_changes_hands);
-	return plain_summary();
 }

@@ -4,7 +4,6 @@
  *
  * usage: nccl_capture [CASE]     memory and streams as in nccl_collectives
  */
-#define PLAIN_OWN_MAIN
 #include "tests/compat/ranks.h"
 
 enum { SHORT = 1000, LONG = 1 << 18, MARK = -1, CALLS = 70 };
@@ -398,32 +397,32 @@ static void run(int n, size_t elements, bool graph_outlives, void (*body)(struct
 
 /* ---- Tests ----------------------------------------------------------------------------- */
 
-static void short_calls_of_two(void)
+TEST(nccl_capture, short_calls_of_two)
 {
 	run(2, SHORT, false, captured);
 }
 
-static void short_calls_of_three(void)
+TEST(nccl_capture, short_calls_of_three)
 {
 	run(3, SHORT, false, captured);
 }
 
-static void long_calls_of_two(void)
+TEST(nccl_capture, long_calls_of_two)
 {
 	run(2, LONG, false, captured);
 }
 
-static void short_calls_outlive_two(void)
+TEST(nccl_capture, short_calls_outlive_two)
 {
 	run(2, SHORT, true, captured);
 }
 
-static void long_calls_outlive_three(void)
+TEST(nccl_capture, long_calls_outlive_three)
 {
 	run(3, LONG, true, captured);
 }
 
-static void calls_in_a_stream_aside(void)
+TEST(nccl_capture, calls_in_a_stream_aside)
 {
 	aside = true;
 	run(2, SHORT, false, captured);
@@ -432,7 +431,7 @@ static void calls_in_a_stream_aside(void)
 	aside = false;
 }
 
-static void many_in_a_group(void)
+TEST(nccl_capture, many_in_a_group)
 {
 	run(2, SHORT, false, many);
 	aside = true;
@@ -440,13 +439,13 @@ static void many_in_a_group(void)
 	aside = false;
 }
 
-static void two_graphs_in_turns(void)
+TEST(nccl_capture, two_graphs_in_turns)
 {
 	run(2, SHORT, false, in_turns);
 	run(3, SHORT, false, in_turns);
 }
 
-static void graphs_of_all_ranks_in_one_thread(void)
+TEST(nccl_capture, graphs_of_all_ranks_in_one_thread)
 {
 	one_thread(2, SHORT);
 	one_thread(3, SHORT);
@@ -454,23 +453,10 @@ static void graphs_of_all_ranks_in_one_thread(void)
 	one_thread(2, LONG);
 }
 
-int main(int argc, char **argv)
+PROGRAM(nccl_capture, "")
 {
-	static const struct plain_case tests[] = {
-	        PLAIN_CASE(short_calls_of_two),
-	        PLAIN_CASE(short_calls_of_three),
-	        PLAIN_CASE(long_calls_of_two),
-	        PLAIN_CASE(short_calls_outlive_two),
-	        PLAIN_CASE(long_calls_outlive_three),
-	        PLAIN_CASE(calls_in_a_stream_aside),
-	        PLAIN_CASE(many_in_a_group),
-	        PLAIN_CASE(two_graphs_in_turns),
-	        PLAIN_CASE(graphs_of_all_ranks_in_one_thread),
-	};
-
 	setenv("COLL_DEBUG", "error", 0);
 	setenv("COLL_ARRIVAL_TIMEOUT_MS", "60000", 0); /* a defect is an error then, and no wait for ever */
 	find_driver();
-	plain_run_cases("", tests, sizeof(tests) / sizeof(tests[0]), argc > 1 ? argv[1] : NULL);
-	return plain_summary();
+	return 1;
 }

@@ -8,7 +8,6 @@
  *   one        this thread has all ranks, and makes their calls in groups
  * Memory and streams are those of the stand-in driver (COLL_CUDA_LIBRARY), or of the host without it.
  */
-#define PLAIN_OWN_MAIN
 #include <math.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -480,7 +479,7 @@ static void *one_rank(void *arg)
 }
 
 /* The id is made when all ranks are forked: a sanitizer cannot work in the forks of a process that has threads. */
-static void run_processes(void)
+TEST(nccl_collectives, processes)
 {
 	struct {
 		atomic_bool ready;
@@ -510,7 +509,7 @@ static void run_processes(void)
 	munmap(shared, sizeof(*shared));
 }
 
-static void run_threads(void)
+TEST(nccl_collectives, threads)
 {
 	pthread_t t[RANKS_MAX];
 
@@ -553,32 +552,20 @@ static void run_one(bool all)
 		finish(&l[r]);
 }
 
-static void one_in_a_group(void)
+TEST(nccl_collectives, one_in_a_group)
 {
 	run_one(false);
 }
 
-static void one_of_all(void)
+TEST(nccl_collectives, one_of_all)
 {
 	run_one(true);
 }
 
-int main(int argc, char **argv)
+PROGRAM(nccl_collectives, "processes|threads|one RANKS")
 {
-	static const struct plain_case processes[] = {{"processes", run_processes}},
-	                               threads[] = {{"threads", run_threads}},
-	                               one[] = {PLAIN_CASE(one_in_a_group), PLAIN_CASE(one_of_all)};
-
-	if (argc < 3 || (size = atoi(argv[2])) < 1 || size > RANKS_MAX) {
-		fprintf(stderr, "usage: nccl_collectives processes|threads|one RANKS\n");
-		return 2;
-	}
+	if (argc < 3 || (size = atoi(argv[2])) < 1 || size > RANKS_MAX)
+		return -1;
 	find_driver();
-	if (strcmp(argv[1], "processes") == 0)
-		plain_run_cases("", processes, 1, NULL);
-	else if (strcmp(argv[1], "threads") == 0)
-		plain_run_cases("", threads, 1, NULL);
-	else
-		plain_run_cases("", one, 2, argc > 3 ? argv[3] : NULL);
-	return plain_summary();
+	return 1;
 }

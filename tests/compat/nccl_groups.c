@@ -4,7 +4,6 @@
  *
  * usage: nccl_groups [CASE [SEED]]     memory and streams as in nccl_collectives
  */
-#define PLAIN_OWN_MAIN
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -86,14 +85,14 @@ static void two_messages(struct rank *r)
 	must(ncclMemFree(b), "free");
 }
 
-static void sends_in_a_group_and_receives_apart(void)
+TEST(nccl_groups, sends_in_a_group_and_receives_apart)
 {
 	group_sends = true;
 	group_recvs = false;
 	run_ranks(2, two_messages);
 }
 
-static void receives_in_a_group_and_sends_apart(void)
+TEST(nccl_groups, receives_in_a_group_and_sends_apart)
 {
 	group_sends = false;
 	group_recvs = true;
@@ -119,7 +118,7 @@ static void there_and_back(struct rank *r)
 	must(ncclMemFree(b), "free");
 }
 
-static void both_directions_in_a_group_and_one_after_the_other(void)
+TEST(nccl_groups, both_directions_in_a_group_and_one_after_the_other)
 {
 	run_ranks(2, there_and_back);
 }
@@ -150,7 +149,7 @@ static void by_way_of_another(struct rank *r)
 	must(ncclMemFree(b), "free");
 }
 
-static void a_message_waits_for_another_one_of_its_group(void)
+TEST(nccl_groups, a_message_waits_for_another_one_of_its_group)
 {
 	run_ranks(3, by_way_of_another);
 }
@@ -227,7 +226,7 @@ static void scripts(struct rank *r)
 		one_script(r, first_seed + i);
 }
 
-static void every_rank_groups_as_it_likes(void)
+TEST(nccl_groups, every_rank_groups_as_it_likes)
 {
 	run_ranks(3, scripts);
 }
@@ -258,7 +257,7 @@ static void many(struct rank *r)
 	must(ncclMemFree(out), "free");
 }
 
-static void more_messages_than_slots(void)
+TEST(nccl_groups, more_messages_than_slots)
 {
 	run_ranks(3, many);
 }
@@ -314,7 +313,7 @@ static void in_two_streams(struct rank *r)
 	to_itself(r, false);
 }
 
-static void a_message_to_itself_in_two_streams(void)
+TEST(nccl_groups, a_message_to_itself_in_two_streams)
 {
 	if (!on_device())
 		SKIP("streams are those of devices");
@@ -342,7 +341,7 @@ static void refused_late(struct rank *r)
 	must(ncclMemFree(b), "free");
 }
 
-static void a_refused_group_makes_no_call(void)
+TEST(nccl_groups, a_refused_group_makes_no_call)
 {
 	run_ranks(2, refused_late);
 }
@@ -365,7 +364,7 @@ static void one_is_refused(struct rank *r)
 	must(ncclMemFree(b), "free");
 }
 
-static void the_others_do_not_wait_for_a_refused_group(void)
+TEST(nccl_groups, the_others_do_not_wait_for_a_refused_group)
 {
 	run_ranks(2, one_is_refused);
 }
@@ -394,7 +393,7 @@ static void captured_factor(struct rank *r)
 	must(ncclMemFree(factor), "free");
 }
 
-static void a_factor_of_the_device_is_refused_in_a_capture(void)
+TEST(nccl_groups, a_factor_of_the_device_is_refused_in_a_capture)
 {
 	if (!on_device())
 		SKIP("captures are those of devices");
@@ -430,7 +429,7 @@ static void factors_of_one_group(struct rank *r)
 	must(ncclMemFree(out), "free");
 }
 
-static void an_operation_may_be_destroyed_before_the_group_ends(void)
+TEST(nccl_groups, an_operation_may_be_destroyed_before_the_group_ends)
 {
 	run_ranks(2, factors_of_one_group);
 }
@@ -453,7 +452,7 @@ static void ended_inside(struct rank *r)
 	must(ncclCommDestroy(child), "destroy");
 }
 
-static void a_communicator_that_the_open_group_needs_does_not_end(void)
+TEST(nccl_groups, a_communicator_that_the_open_group_needs_does_not_end)
 {
 	run_ranks(2, ended_inside);
 }
@@ -496,7 +495,7 @@ static void abort_in_a_split(struct rank *r)
 	r->comm = NULL;
 }
 
-static void an_abort_of_the_child_ends_a_split(void)
+TEST(nccl_groups, an_abort_of_the_child_ends_a_split)
 {
 	run_ranks(2, abort_in_a_split);
 }
@@ -515,35 +514,17 @@ static void child_outlives(struct rank *r)
 	must(ncclCommDestroy(grandchild), "destroy");
 }
 
-static void a_child_outlives_its_parent(void)
+TEST(nccl_groups, a_child_outlives_its_parent)
 {
 	run_ranks(2, child_outlives);
 }
 
-int main(int argc, char **argv)
+PROGRAM(nccl_groups, "")
 {
-	static const struct plain_case tests[] = {
-	        PLAIN_CASE(sends_in_a_group_and_receives_apart),
-	        PLAIN_CASE(receives_in_a_group_and_sends_apart),
-	        PLAIN_CASE(both_directions_in_a_group_and_one_after_the_other),
-	        PLAIN_CASE(a_message_waits_for_another_one_of_its_group),
-	        PLAIN_CASE(every_rank_groups_as_it_likes),
-	        PLAIN_CASE(more_messages_than_slots),
-	        PLAIN_CASE(a_message_to_itself_in_two_streams),
-	        PLAIN_CASE(a_refused_group_makes_no_call),
-	        PLAIN_CASE(the_others_do_not_wait_for_a_refused_group),
-	        PLAIN_CASE(a_factor_of_the_device_is_refused_in_a_capture),
-	        PLAIN_CASE(an_operation_may_be_destroyed_before_the_group_ends),
-	        PLAIN_CASE(a_communicator_that_the_open_group_needs_does_not_end),
-	        PLAIN_CASE(an_abort_of_the_child_ends_a_split),
-	        PLAIN_CASE(a_child_outlives_its_parent),
-	};
-
 	setenv("COLL_DEBUG", "error", 0);
 	setenv("COLL_ARRIVAL_TIMEOUT_MS", "60000", 0); /* a defect is an error then, and no wait for ever */
 	if (argc > 2)
 		first_seed = strtoull(argv[2], NULL, 10);
 	find_driver();
-	plain_run_cases("", tests, sizeof(tests) / sizeof(tests[0]), argc > 1 ? argv[1] : NULL);
-	return plain_summary();
+	return 1;
 }

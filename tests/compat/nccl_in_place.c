@@ -5,7 +5,6 @@
  *
  * usage: nccl_in_place [CASE]     over the driver of COLL_CUDA_LIBRARY
  */
-#define PLAIN_OWN_MAIN
 #include <pthread.h>
 #include <stdatomic.h>
 #include <sys/mman.h>
@@ -251,31 +250,24 @@ static void run(enum memory of, bool is_direct)
 
 /* ---- Tests ----------------------------------------------------------------------------- */
 
-static void memory_of_nccl_is_read_in_place(void)
+TEST(nccl_in_place, memory_of_nccl_is_read_in_place)
 {
 	run(NCCL, true);
 }
 
-static void memory_of_cuda_is_copied_on_the_device(void)
+TEST(nccl_in_place, memory_of_cuda_is_copied_on_the_device)
 {
 	run(CUDA, true);
 }
 
 /* What shows that the counts can show it. */
-static void staged_calls_cross_host_memory(void)
+TEST(nccl_in_place, staged_calls_cross_host_memory)
 {
 	run(NCCL, false);
 }
 
-int main(int argc, char **argv)
+PROGRAM(nccl_in_place, "")
 {
-	static const struct plain_case tests[] = {
-	        PLAIN_CASE(memory_of_nccl_is_read_in_place),
-	        PLAIN_CASE(memory_of_cuda_is_copied_on_the_device),
-	        PLAIN_CASE(staged_calls_cross_host_memory),
-	};
-
 	find_driver();
-	plain_run_cases("", tests, sizeof(tests) / sizeof(tests[0]), argc > 1 ? argv[1] : NULL);
-	return plain_summary();
+	return 1;
 }

@@ -4,7 +4,6 @@
  *
  * usage: nccl_refused EXPORTS     the list of NCCL's names
  */
-#define PLAIN_OWN_MAIN
 #include <dlfcn.h>
 
 #include "tests/compat/functions.h"
@@ -165,7 +164,7 @@ static void call(enum kind kind, const char *symbol, const char *name)
 	CHECK(is_named(name) == (kind != SILENT), "%s: %s", symbol, ncclGetLastError(NULL));
 }
 
-static void each_refuses_by_name(void)
+TEST(nccl_refused, each_refuses_by_name)
 {
 	char twin[64];
 
@@ -188,7 +187,7 @@ static int times_listed(const char *name)
 	return times;
 }
 
-static void the_lists_make_up_the_exported_names(void)
+TEST(nccl_refused, the_lists_make_up_the_exported_names)
 {
 	FILE *f = fopen(exports, "r");
 	int listed = 0, exported = 0;
@@ -209,18 +208,10 @@ static void the_lists_make_up_the_exported_names(void)
 	CHECK(listed == exported && exported > 0, "%d are listed, %d exported", listed, exported);
 }
 
-int main(int argc, char **argv)
+PROGRAM(nccl_refused, "EXPORTS")
 {
-	static const struct plain_case tests[] = {
-	        PLAIN_CASE(each_refuses_by_name),
-	        PLAIN_CASE(the_lists_make_up_the_exported_names),
-	};
-
-	if (argc < 2) {
-		fprintf(stderr, "usage: nccl_refused EXPORTS\n");
-		return 2;
-	}
+	if (argc < 2)
+		return -1;
 	exports = argv[1];
-	plain_run_cases("", tests, sizeof(tests) / sizeof(tests[0]), NULL);
-	return plain_summary();
+	return argc;
 }

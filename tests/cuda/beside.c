@@ -4,7 +4,6 @@
  *
  * usage: beside FILE-OF-THE-STAND-IN [PART-OF-A-TEST'S-NAME]
  */
-#define PLAIN_OWN_MAIN
 #include "job.h"
 
 enum { LONGEST = 100001, LIMIT_S = 60 };
@@ -152,7 +151,7 @@ static void every_call(struct job_rank *r)
 	close_side(&s);
 }
 
-static void host_memory_and_device_memory_meet(void)
+TEST(beside, host_memory_and_device_memory_meet)
 {
 	static const char *const transports[] = {"shm", "tcp"};
 
@@ -164,9 +163,7 @@ static void host_memory_and_device_memory_meet(void)
 	}
 }
 
-int main(int argc, char **argv)
+PROGRAM(beside, "DRIVER")
 {
-	static const struct plain_case cases[] = {PLAIN_CASE(host_memory_and_device_memory_meet)};
-
-	return job_main(argc, argv, "beside", cases, (int)(sizeof(cases) / sizeof(cases[0])));
+	return job_begin(argc, argv);
 }

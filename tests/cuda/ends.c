@@ -4,7 +4,6 @@
  *
  * usage: ends FILE-OF-THE-STAND-IN [PART-OF-A-TEST'S-NAME]
  */
-#define PLAIN_OWN_MAIN
 #include "job.h"
 
 #include <sys/mman.h>
@@ -84,7 +83,7 @@ static void late_closing(struct job_rank *r)
 	job_ok(r, coll_comm_destroy(&r->comm), "the end");
 }
 
-static void a_late_closing_disturbs_no_stream(void)
+TEST(ends, a_late_closing_disturbs_no_stream)
 {
 	static const char *const staged[] = {"COLL_DEVICE_DIRECT", "0", NULL};
 
@@ -121,7 +120,7 @@ static void gone_stream(struct job_rank *r)
 	job_ok(r, coll_comm_destroy(&r->comm), "the end");
 }
 
-static void a_stream_is_destroyed_with_work(void)
+TEST(ends, a_stream_is_destroyed_with_work)
 {
 	static const char *const staged[] = {"COLL_DEVICE_DIRECT", "0", NULL};
 
@@ -220,7 +219,7 @@ static void held(struct job_rank *r)
 		let_go(r, &c);
 }
 
-static void an_abort_waits_for_no_held_stream(void)
+TEST(ends, an_abort_waits_for_no_held_stream)
 {
 	static const char *const staged[] = {"COLL_DEVICE_DIRECT", "0", NULL};
 
@@ -251,7 +250,7 @@ static void passed_over(struct job_rank *r)
 	coll_comm_destroy(&r->comm);
 }
 
-static void what_a_rank_passed_over_is_no_result(void)
+TEST(ends, what_a_rank_passed_over_is_no_result)
 {
 	static const char *const staged[] = {"COLL_DEVICE_DIRECT", "0", "COLL_PROGRESS", "off", NULL};
 	static const char *const direct[] = {"COLL_PROGRESS", "off", NULL};
@@ -293,7 +292,7 @@ static void broken(struct job_rank *r)
 		          driver_calls("cuMemHostRegister") - driver_calls("cuMemHostUnregister"));
 }
 
-static void a_call_that_is_enqueued_in_part_ends(void)
+TEST(ends, a_call_that_is_enqueued_in_part_ends)
 {
 	static const struct broken first = {0, true}, second = {1, true}, free_running = {1, false};
 	static const char *const staged[] = {"COLL_DEVICE_DIRECT", "0", NULL};
@@ -377,7 +376,7 @@ static void round_numbers(struct job_rank *r)
 	job_ok(r, coll_comm_destroy(&r->comm), "the end");
 }
 
-static void idle_words_are_brought_forward(void)
+TEST(ends, idle_words_are_brought_forward)
 {
 	static const char *const staged[] = {"COLL_DEVICE_DIRECT", "0", NULL};
 
@@ -437,7 +436,7 @@ static void long_calls(struct job_rank *r)
 	job_ok(r, coll_comm_destroy(&r->comm), "the end");
 }
 
-static void long_calls_return_before_their_end(void)
+TEST(ends, long_calls_return_before_their_end)
 {
 	static const char *const staged[] = {"COLL_DEVICE_DIRECT", "0", NULL};
 
@@ -461,7 +460,7 @@ static void create_without_memops(const void *arg, int child)
 	_exit(st == COLL_ERR_CONFIG && !comm ? 0 : 1);
 }
 
-static void a_driver_without_memory_operations_is_refused(void)
+TEST(ends, a_driver_without_memory_operations_is_refused)
 {
 	pid_t pid;
 
@@ -471,17 +470,8 @@ static void a_driver_without_memory_operations_is_refused(void)
 	      job_page->of[0].said);
 }
 
-int main(int argc, char **argv)
+PROGRAM(ends, "DRIVER")
 {
-	static const struct plain_case cases[] = {PLAIN_CASE(a_late_closing_disturbs_no_stream),
-	                                          PLAIN_CASE(a_stream_is_destroyed_with_work),
-	                                          PLAIN_CASE(an_abort_waits_for_no_held_stream),
-	                                          PLAIN_CASE(what_a_rank_passed_over_is_no_result),
-	                                          PLAIN_CASE(a_call_that_is_enqueued_in_part_ends),
-	                                          PLAIN_CASE(idle_words_are_brought_forward),
-	                                          PLAIN_CASE(long_calls_return_before_their_end),
-	                                          PLAIN_CASE(a_driver_without_memory_operations_is_refused)};
-
 	driver_path = argc > 1 ? argv[1] : NULL;
-	return job_main(argc, argv, "ends", cases, (int)(sizeof(cases) / sizeof(cases[0])));
+	return job_begin(argc, argv);
 }

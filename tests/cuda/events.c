@@ -4,7 +4,6 @@
  *
  * usage: events FILE-OF-THE-STAND-IN [PART-OF-A-TEST'S-NAME]
  */
-#define PLAIN_OWN_MAIN
 #include "job.h"
 
 #include "driver.h"
@@ -83,7 +82,7 @@ static void loses_a_rank(struct job_rank *r)
 	coll_comm_destroy(&r->comm);
 }
 
-static void events_name_a_lost_rank(void)
+TEST(events, events_name_a_lost_rank)
 {
 	static const char *const transports[] = {"shm", "tcp"};
 
@@ -166,7 +165,7 @@ static void waits(struct job_rank *r)
 	job_ok(r, coll_comm_destroy(&r->comm), "the end");
 }
 
-static void a_stream_waits_for_an_event(void)
+TEST(events, a_stream_waits_for_an_event)
 {
 	static const char *const transports[] = {"shm", "tcp"};
 
@@ -177,11 +176,8 @@ static void a_stream_waits_for_an_event(void)
 	}
 }
 
-int main(int argc, char **argv)
+PROGRAM(events, "DRIVER")
 {
-	static const struct plain_case cases[] = {PLAIN_CASE(events_name_a_lost_rank),
-	                                          PLAIN_CASE(a_stream_waits_for_an_event)};
-
 	driver_path = argc > 1 ? argv[1] : NULL;
-	return job_main(argc, argv, "events", cases, (int)(sizeof(cases) / sizeof(cases[0])));
+	return job_begin(argc, argv);
 }

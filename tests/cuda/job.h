@@ -247,25 +247,16 @@ static inline void job_check(const struct job_rank *r, const int *device, size_t
 	free(x);
 }
 
-static inline void job_without_kernels(void)
-{
-	SKIP("this build has no kernels");
-}
-
-/* main() of a program whose arguments are the file of the stand-in and a part of a test's name. */
-static inline int job_main(int argc, char **argv, const char *name, const struct plain_case *cases, int n)
+/* For PROGRAM(): the driver's file, then the name of a test. */
+static inline int job_begin(int argc, char **argv)
 {
 	if (argc < 2)
-		return 2;
+		return -1;
 	setenv("COLL_CUDA_LIBRARY", argv[1], 1);
 	setenv("COLL_DEVICE", "cuda", 1);
 	unsetenv("CUDA_VISIBLE_DEVICES");
 	job_page = meeting_page(sizeof(*job_page));
-	if (coll_kernels_ptx())
-		plain_run_cases(name, cases, (size_t)n, argv[2]);
-	else
-		PLAIN_RUN(job_without_kernels);
-	return plain_summary();
+	return coll_kernels_ptx() ? 2 : plain_skip_all("this build has no kernels");
 }
 
 #endif

@@ -6,7 +6,6 @@
  *
  * usage: operations FILE-OF-THE-STAND-IN [PART-OF-A-TEST'S-NAME]
  */
-#define PLAIN_OWN_MAIN
 #include "job.h"
 
 #include <stdint.h>
@@ -166,7 +165,7 @@ static void every_call(struct job_rank *r)
 	job_ok(r, coll_comm_destroy(&r->comm), "the end");
 }
 
-static void operations_of_the_program_give_the_bits_of_the_host(void)
+TEST(operations, operations_of_the_program_give_the_bits_of_the_host)
 {
 	static const char *const transports[] = {"shm", "tcp"};
 
@@ -317,7 +316,7 @@ static void scaled_calls(struct job_rank *r)
 	job_ok(r, coll_comm_destroy(&r->comm), "the end");
 }
 
-static void each_rank_scales_by_its_own_factor(void)
+TEST(operations, each_rank_scales_by_its_own_factor)
 {
 	for (int i = 0; i < 4; i++) {
 		const bool direct = i < 3;
@@ -365,7 +364,7 @@ static void start_both(struct job_rank *r)
 	job_ok(r, coll_comm_destroy(&r->comm), "the end");
 }
 
-static void an_operation_may_be_started_in_a_stream_and_without(void)
+TEST(operations, an_operation_may_be_started_in_a_stream_and_without)
 {
 	for (int direct = 0; direct < 2; direct++) {
 		const char *const environment[] = {"COLL_DEVICE_DIRECT", direct ? "1" : "0", "COLL_ARRIVAL_TIMEOUT_MS",
@@ -413,7 +412,7 @@ static void in_one_group(struct job_rank *r)
 	job_ok(r, coll_comm_destroy(&r->comm), "the end");
 }
 
-static void a_group_may_have_more_calls_than_run_at_a_time(void)
+TEST(operations, a_group_may_have_more_calls_than_run_at_a_time)
 {
 	const char *const environment[] = {"COLL_ARRIVAL_TIMEOUT_MS", "5000", NULL};
 
@@ -421,12 +420,7 @@ static void a_group_may_have_more_calls_than_run_at_a_time(void)
 	job_run(3, in_one_group, NULL, environment, LIMIT_S);
 }
 
-int main(int argc, char **argv)
+PROGRAM(operations, "DRIVER")
 {
-	static const struct plain_case cases[] = {PLAIN_CASE(operations_of_the_program_give_the_bits_of_the_host),
-	                                          PLAIN_CASE(each_rank_scales_by_its_own_factor),
-	                                          PLAIN_CASE(an_operation_may_be_started_in_a_stream_and_without),
-	                                          PLAIN_CASE(a_group_may_have_more_calls_than_run_at_a_time)};
-
-	return job_main(argc, argv, "operations", cases, (int)(sizeof(cases) / sizeof(cases[0])));
+	return job_begin(argc, argv);
 }

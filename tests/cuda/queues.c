@@ -4,7 +4,6 @@
  *
  * usage: queues FILE-OF-THE-STAND-IN [PART-OF-A-TEST'S-NAME]
  */
-#define PLAIN_OWN_MAIN
 #include "job.h"
 
 #include "device/kernels.h"
@@ -290,14 +289,14 @@ static void over(const char *queues, int ranks, job_fn fn, const void *arg, cons
 	job_run(ranks, fn, arg, environment, LIMIT_S);
 }
 
-static void two_communicators_on_two_streams(void)
+TEST(queues, two_communicators_on_two_streams)
 {
 	over("8", 2, two_communicators, NULL, "shm");
 	over("1", 2, two_communicators, NULL, "shm");
 	over("1", 3, two_communicators, NULL, "tcp");
 }
 
-static void calls_in_a_row(void)
+TEST(queues, calls_in_a_row)
 {
 	static const char *const environment[] = {
 	        "SOFTCUDA_SEED", "7", "COLL_TRANSPORTS", "shm", "COLL_ARRIVAL_TIMEOUT_MS", "3000", NULL};
@@ -305,25 +304,25 @@ static void calls_in_a_row(void)
 	job_run(2, in_a_row, NULL, environment, 15);
 }
 
-static void sixty_four_streams(void)
+TEST(queues, sixty_four_streams)
 {
 	over("8", 2, many_streams, NULL, "shm");
 	over("1", 2, many_streams, NULL, "shm");
 }
 
-static void exchanges_with_one_after_the_other(void)
+TEST(queues, exchanges_with_one_after_the_other)
 {
 	over("8", 2, exchanges, NULL, "shm");
 	over("1", 2, exchanges, NULL, "shm");
 }
 
-static void calls_return_behind_work_that_waits(void)
+TEST(queues, calls_return_behind_work_that_waits)
 {
 	over("8", 2, behind_a_wait, NULL, "shm");
 	over("1", 2, behind_a_wait, NULL, "tcp");
 }
 
-static void launches_that_block(void)
+TEST(queues, launches_that_block)
 {
 	static const char *const environment[] = {
 	        "CUDA_LAUNCH_BLOCKING", "1", "SOFTCUDA_SEED", "5", "COLL_TRANSPORTS", "shm", NULL};
@@ -332,14 +331,14 @@ static void launches_that_block(void)
 	job_run(2, many_streams, NULL, environment, LIMIT_S);
 }
 
-static void two_orders_with_a_queue_each(void)
+TEST(queues, two_orders_with_a_queue_each)
 {
 	over("8", 2, opposite_orders, NULL, "shm");
 	over("8", 2, opposite_orders, NULL, "tcp");
 }
 
 /* The error names both calls, by the communicator and the number. */
-static void two_orders_in_one_queue(void)
+TEST(queues, two_orders_in_one_queue)
 {
 	static const char *const transports[] = {"shm", "tcp"};
 
@@ -433,14 +432,14 @@ static void threads_over(const char *queues, int n, job_fn fn, const char *late)
 	job_run_threads(n, fn, environment, LIMIT_S);
 }
 
-static void threads_with_a_queue_each(void)
+TEST(queues, threads_with_a_queue_each)
 {
 	threads_over("32", 3, streamed_sum, "60000");
 	for (int i = 0; i < 3; i++)
 		CHECK(job_page->of[i].status == COLL_OK, "rank %d: %s", i, job_page->of[i].said);
 }
 
-static void threads_in_one_queue_that_block(void)
+TEST(queues, threads_in_one_queue_that_block)
 {
 	threads_over("1", 2, blocking_sums, "10000");
 	threads_over("1", 3, blocking_sums, "10000");
@@ -448,7 +447,7 @@ static void threads_in_one_queue_that_block(void)
 	threads_over("1", 3, blocking_groups, "10000");
 }
 
-static void threads_in_one_queue_on_streams(void)
+TEST(queues, threads_in_one_queue_on_streams)
 {
 	threads_over("1", 2, streamed_sum, "2000");
 	for (int i = 0; i < 2; i++) {
@@ -463,29 +462,12 @@ static void threads_in_one_queue_on_streams(void)
 	}
 }
 
-static void over_the_kernels(void)
+PROGRAM(queues, "DRIVER")
 {
-	SKIP("this build has no kernels");
-}
-
-int main(int argc, char **argv)
-{
-	static const struct plain_case cases[] = {
-	        PLAIN_CASE(calls_return_behind_work_that_waits), PLAIN_CASE(calls_in_a_row),
-	        PLAIN_CASE(two_communicators_on_two_streams),    PLAIN_CASE(sixty_four_streams),
-	        PLAIN_CASE(exchanges_with_one_after_the_other),  PLAIN_CASE(launches_that_block),
-	        PLAIN_CASE(two_orders_with_a_queue_each),        PLAIN_CASE(two_orders_in_one_queue),
-	        PLAIN_CASE(threads_with_a_queue_each),           PLAIN_CASE(threads_in_one_queue_that_block),
-	        PLAIN_CASE(threads_in_one_queue_on_streams)};
-
 	if (argc < 2)
-		return 2;
+		return -1;
 	setenv("COLL_CUDA_LIBRARY", argv[1], 1);
 	setenv("COLL_DEVICE", "cuda", 1);
 	unsetenv("CUDA_VISIBLE_DEVICES");
-	if (coll_kernels_ptx())
-		plain_run_cases("queues", cases, sizeof(cases) / sizeof(cases[0]), argv[2]);
-	else
-		PLAIN_RUN(over_the_kernels);
-	return plain_summary();
+	return coll_kernels_ptx() ? 2 : plain_skip_all("this build has no kernels");
 }

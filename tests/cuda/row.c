@@ -4,7 +4,6 @@
  *
  * usage: row DRIVER [PART-OF-A-TEST'S-NAME]
  */
-#define PLAIN_OWN_MAIN
 #include "tests/plain.h"
 
 #include <poll.h>
@@ -117,7 +116,7 @@ static void is_faulty(const void *p, size_t len_bytes, const char *fault)
 	CHECK(r.fault && strstr(r.fault, fault), "'%s', expected '%s'", r.fault ? r.fault : "no fault", fault);
 }
 
-static void host_memory_of_all_sorts(void)
+TEST(row, host_memory_of_all_sorts)
 {
 	static const char constant[] = "constant";
 	char local[64];
@@ -143,7 +142,7 @@ static void host_memory_of_all_sorts(void)
 	free(large);
 }
 
-static void device_memory_and_its_ends(void)
+TEST(row, device_memory_and_its_ends)
 {
 	struct coll_device_range r;
 	void *p = NULL;
@@ -162,7 +161,7 @@ static void device_memory_and_its_ends(void)
 	is_faulty(at + 4096, 9000, "freed");
 }
 
-static void memory_that_is_not_ours(void)
+TEST(row, memory_that_is_not_ours)
 {
 	CUdeviceptr managed = 0, contexts = 0;
 	CUcontext mine = NULL;
@@ -186,7 +185,7 @@ static void memory_that_is_not_ours(void)
 }
 
 /* Two mappings side by side are one range: allocators that grow work so. */
-static void mapped_memory(void)
+TEST(row, mapped_memory)
 {
 	const CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
 	                                  .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
@@ -214,7 +213,7 @@ static void mapped_memory(void)
 	DRIVER_OK(DRIVER(cuMemAddressFree)(at, 3 * grain));
 }
 
-static void errors_of_memory(void)
+TEST(row, errors_of_memory)
 {
 	void *p = NULL;
 	uint64_t at;
@@ -252,7 +251,7 @@ static void there_and_back(char *memory, size_t n, size_t skew, uint32_t value)
 	CHECK(field[half + 2] == 0x55 && field[half + 3 + n] == 0x55, "%zu bytes at %zu", n, skew);
 }
 
-static void copies_of_every_length(void)
+TEST(row, copies_of_every_length)
 {
 	static const size_t lengths[] = {0,    1,     7,     8,     15,    16,     31,     1000,
 	                                 4096, 32768, 32769, 65536, 65537, 300001, 1000000};
@@ -266,7 +265,7 @@ static void copies_of_every_length(void)
 	OK(TABLE->free(device, memory));
 }
 
-static void copies_of_several_pieces(void)
+TEST(row, copies_of_several_pieces)
 {
 	struct coll_device_piece down[4], up[4];
 	void *memory = NULL;
@@ -295,7 +294,7 @@ static void copies_of_several_pieces(void)
 }
 
 /* The piece is read when the kernel begins, not when it is enqueued; so is the guard. */
-static void a_listed_piece_is_what_is_there_then(void)
+TEST(row, a_listed_piece_is_what_is_there_then)
 {
 	struct coll_device_piece *piece = (void *)(field + 1600000);
 	void *memory = NULL;
@@ -331,7 +330,7 @@ static void a_listed_piece_is_what_is_there_then(void)
 }
 
 /* A guard that is set when the kernel begins: nothing is written, and the word is stored. */
-static void a_guard_forbids_writes(void)
+TEST(row, a_guard_forbids_writes)
 {
 	void *memory = NULL;
 	struct coll_device_piece first, second, back;
@@ -367,7 +366,7 @@ static bool own_queues(void)
 	return !queues || atoi(queues) > 1;
 }
 
-static void a_wait_ends_by_a_store(void)
+TEST(row, a_wait_ends_by_a_store)
 {
 	static const struct {
 		uint32_t before, want, after;
@@ -393,7 +392,7 @@ static void a_wait_ends_by_a_store(void)
 
 /* The later stream copies what the earlier one stores. It is given time to do so too early, which proves nothing if it
  * does not, and is needed by no right run. */
-static void order_holds_back_the_later_stream(void)
+TEST(row, order_holds_back_the_later_stream)
 {
 	const struct coll_device_piece look = {WORD_AT(3), WORD_AT(7), 4};
 	coll_device_stream later = NULL;
@@ -424,7 +423,7 @@ static void order_holds_back_the_later_stream(void)
 
 /* ---- Streams and contexts ---- */
 
-static void streams_are_checked(void)
+TEST(row, streams_are_checked)
 {
 	struct coll_device_capture capture;
 	coll_device_stream theirs = NULL;
@@ -469,7 +468,7 @@ static void streams_are_checked(void)
 	DRIVER_OK(DRIVER(cuStreamDestroy_v2)(captured));
 }
 
-static void the_callers_context_stays(void)
+TEST(row, the_callers_context_stays)
 {
 	CUcontext mine = NULL, now = NULL;
 
@@ -492,7 +491,7 @@ static void the_callers_context_stays(void)
 }
 
 /* What a small call asks of the driver between enter and leave. */
-static void a_small_call_is_few_driver_calls(void)
+TEST(row, a_small_call_is_few_driver_calls)
 {
 	struct coll_device_capture capture;
 	static const char *const never[] = {"cuMemAlloc",          "cuMemFree",       "cuModuleLoadData",
@@ -530,7 +529,7 @@ static void a_small_call_is_few_driver_calls(void)
 	OK(TABLE->free(device, memory));
 }
 
-static void a_device_may_be_opened_twice(void)
+TEST(row, a_device_may_be_opened_twice)
 {
 	struct coll_device *again = opened("cuda:0");
 	void *p = NULL;
@@ -550,7 +549,7 @@ static void a_device_may_be_opened_twice(void)
 }
 
 /* Last, since cuda:1 is lost by it. */
-static void a_fault_is_described(void)
+TEST(row, a_fault_is_described)
 {
 	struct coll_device_piece wild = {field_at, 0, 64};
 	coll_device_stream s = NULL;
@@ -571,52 +570,33 @@ static void a_fault_is_described(void)
 	CHECK(strstr(error_of(other), "cuStreamWaitValue32 on cuda:1: 700"), "%s", error_of(other));
 }
 
-static void over_the_kernels(void)
-{
-	SKIP("this build has no kernels");
-}
-
-int main(int argc, char **argv)
+PROGRAM(row, "DRIVER")
 {
 	int devices = 0;
-	static const struct plain_case cases[] = {PLAIN_CASE(host_memory_of_all_sorts),
-	                                          PLAIN_CASE(device_memory_and_its_ends),
-	                                          PLAIN_CASE(memory_that_is_not_ours),
-	                                          PLAIN_CASE(mapped_memory),
-	                                          PLAIN_CASE(errors_of_memory),
-	                                          PLAIN_CASE(copies_of_every_length),
-	                                          PLAIN_CASE(copies_of_several_pieces),
-	                                          PLAIN_CASE(a_listed_piece_is_what_is_there_then),
-	                                          PLAIN_CASE(a_guard_forbids_writes),
-	                                          PLAIN_CASE(a_wait_ends_by_a_store),
-	                                          PLAIN_CASE(order_holds_back_the_later_stream),
-	                                          PLAIN_CASE(streams_are_checked),
-	                                          PLAIN_CASE(the_callers_context_stays),
-	                                          PLAIN_CASE(a_small_call_is_few_driver_calls),
-	                                          PLAIN_CASE(a_device_may_be_opened_twice),
-	                                          PLAIN_CASE(a_fault_is_described)};
 
 	if (argc < 2)
-		return 2;
+		return -1;
 	driver_path = argv[1];
 	unsetenv("CUDA_VISIBLE_DEVICES");
 	setenv("SOFTCUDA_DEVICES", "2", 0);
-	if (!coll_kernels_ptx()) {
-		PLAIN_RUN(over_the_kernels);
-		return plain_summary();
-	}
+	if (!coll_kernels_ptx())
+		return plain_skip_all("this build has no kernels");
 	device = opened("cuda:0");
 	if (DRIVER(cuDeviceGetCount)(&devices) == CUDA_SUCCESS && devices > 1)
 		other = opened("cuda:1");
 	field = mmap(NULL, FIELD_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	if (!device || field == MAP_FAILED || TABLE->pin(device, field, FIELD_BYTES, &field_at) != COLL_OK ||
 	    TABLE->stream_create(device, &stream) != COLL_OK)
-		return 1;
-	plain_run_cases("row", cases, sizeof(cases) / sizeof(cases[0]), argv[2]);
+		return -1;
+	return 2;
+}
+
+/* The last: what all of them had is given back. */
+TEST(row, everything_is_given_back)
+{
 	OK(TABLE->stream_destroy(device, stream));
 	OK(TABLE->unpin(device, field));
 	if (other)
 		coll_device_close(&other);
 	coll_device_close(&device);
-	return plain_summary();
 }

@@ -207,7 +207,7 @@ static void mix(coll_comm *comm, int rank, void *arg)
 	drop(&device);
 }
 
-static void test_mixtures(void)
+TEST(cuda_tags, test_mixtures)
 {
 	for (int k = 1; k < 4; k++)
 		for (int way = 0; way < WAYS; way++) {
@@ -258,14 +258,14 @@ static void order(coll_comm *comm, int rank, void *arg)
 	drop(&other);
 }
 
-static void test_order(void)
+TEST(cuda_tags, test_order)
 {
 	for (int k = 0; k < 2; k++)
 		run_ranks(2, order, &(bool){k});
 }
 
 /* A send that waits for its receive does not hold up the stream behind it. */
-static void unreceived(coll_comm *comm, int rank, void *arg)
+TEST_OF_RANKS(cuda_tags, test_unreceived, 2, 2)
 {
 	struct box b = box(comm, true, 3);
 	struct hold h = make_stream(comm, b.at);
@@ -289,12 +289,7 @@ static void unreceived(coll_comm *comm, int rank, void *arg)
 	drop(&b);
 }
 
-static void test_unreceived(void)
-{
-	run_ranks(2, unreceived, NULL);
-}
-
-static void host_stream(coll_comm *comm, int rank, void *arg)
+TEST_OF_RANKS(cuda_tags, test_host_stream, 2, 2)
 {
 	struct box b = box(comm, true, 0);
 	coll_stream *s;
@@ -308,14 +303,9 @@ static void host_stream(coll_comm *comm, int rank, void *arg)
 	drop(&b);
 }
 
-static void test_host_stream(void)
-{
-	run_ranks(2, host_stream, NULL);
-}
-
 /* ---- What does not come, or does not fit ---- */
 
-static void refused(coll_comm *comm, int rank, void *arg)
+TEST_OF_RANKS(cuda_tags, test_refused, 2, 2)
 {
 	struct box b = box(comm, true, 0);
 	coll_request *r = NULL;
@@ -345,13 +335,8 @@ static void refused(coll_comm *comm, int rank, void *arg)
 	drop(&b);
 }
 
-static void test_refused(void)
-{
-	run_ranks(2, refused, NULL);
-}
-
 /* The handle outlives the communicator: the message is in the memory when destroy returns. */
-static void outlived(coll_comm *comm, int rank, void *arg)
+TEST_OF_RANKS(cuda_tags, test_outlived, 2, 2)
 {
 	coll_comm *child = NULL;
 	struct box b = box(comm, true, 0);
@@ -379,11 +364,6 @@ static void outlived(coll_comm *comm, int rank, void *arg)
 		CHECK(coll_request_wait(&never, -1, &info) == COLL_ERR_CANCELLED);
 	}
 	drop(&b);
-}
-
-static void test_outlived(void)
-{
-	run_ranks(2, outlived, NULL);
 }
 
 /* ---- To this rank itself ---- */
@@ -421,14 +401,14 @@ static void self(coll_comm *comm, int rank, void *arg)
 	}
 }
 
-static void test_self(void)
+TEST(cuda_tags, test_self)
 {
 	run_ranks(1, self, NULL);
 	run_ranks(2, self, NULL);
 }
 
 /* In its stream: not before the stream comes to it. */
-static void self_order(coll_comm *comm, int rank, void *arg)
+TEST_OF_RANKS(cuda_tags, test_self_order, 1, 1)
 {
 	struct box from = box(comm, false, 0), to = box(comm, true, 0);
 	struct hold h = make_stream(comm, to.at);
@@ -444,11 +424,6 @@ static void self_order(coll_comm *comm, int rank, void *arg)
 	end_stream(comm, &h);
 	drop(&from);
 	drop(&to);
-}
-
-static void test_self_order(void)
-{
-	run_ranks(1, self_order, NULL);
 }
 
 /* ---- Errors ---- */
@@ -485,7 +460,7 @@ static void aborted(coll_comm *comm, int rank, void *arg)
 	drop(&c);
 }
 
-static void test_aborted(void)
+TEST(cuda_tags, test_aborted)
 {
 	run_ranks_badly(2, aborted, NULL, NULL);
 }
@@ -514,7 +489,7 @@ static void late(coll_comm *comm, int rank, void *arg)
 	drop(&b);
 }
 
-static void test_late(void)
+TEST(cuda_tags, test_late)
 {
 	run_ranks_badly(2, late, NULL, "COLL_ARRIVAL_TIMEOUT_MS=1000");
 }
@@ -536,7 +511,7 @@ static void *wait_for_it(void *arg)
 }
 
 /* Receives that several threads wait for, while their senders are all other ranks. */
-static void crowd(coll_comm *comm, int rank, void *arg)
+TEST_OF_RANKS(cuda_tags, test_crowd, 3, 3)
 {
 	enum { EACH = 8, LEN = 100000 };
 	const int n = coll_comm_size(comm);
@@ -567,31 +542,13 @@ static void crowd(coll_comm *comm, int rank, void *arg)
 	free(seen);
 }
 
-static void test_crowd(void)
+PROGRAM(cuda_tags, "TRANSPORT on|off|auto")
 {
-	run_ranks(3, crowd, NULL);
-}
-
-static void over_the_kernels(void)
-{
-	SKIP("this build has no kernels");
-}
-
-int main(int argc, char **argv)
-{
-	static const struct plain_case cases[] = {
-	        PLAIN_CASE(test_mixtures),    PLAIN_CASE(test_order),      PLAIN_CASE(test_unreceived),
-	        PLAIN_CASE(test_host_stream), PLAIN_CASE(test_refused),    PLAIN_CASE(test_outlived),
-	        PLAIN_CASE(test_self),        PLAIN_CASE(test_self_order), PLAIN_CASE(test_aborted),
-	        PLAIN_CASE(test_late),        PLAIN_CASE(test_crowd),
-	};
 	const char *driver = getenv("COLL_CUDA_LIBRARY");
 
-	if (!coll_kernels_ptx()) {
-		PLAIN_RUN(over_the_kernels);
-		return plain_summary();
-	}
+	if (!coll_kernels_ptx())
+		return plain_skip_all("this build has no kernels");
 	driver_path = driver && *driver ? driver : "libcuda.so.1";
 	setenv("COLL_DEVICE", "cuda", 0);
-	return run_cases(cases, sizeof(cases) / sizeof(cases[0]), argc, argv);
+	return ranks_begin(argc, argv);
 }

@@ -4,7 +4,6 @@
  *
  * usage: trouble FILE-OF-THE-STAND-IN [PART-OF-A-TEST'S-NAME]
  */
-#define PLAIN_OWN_MAIN
 #include "job.h"
 
 #include "device/kernels.h"
@@ -121,7 +120,7 @@ static void fault(struct job_rank *r)
 	coll_comm_destroy(&r->comm);
 }
 
-static void a_fault_ends_the_call_everywhere(void)
+TEST(trouble, a_fault_ends_the_call_everywhere)
 {
 	static const char *const transports[] = {"shm", "tcp"};
 
@@ -141,7 +140,7 @@ static void a_fault_ends_the_call_everywhere(void)
 }
 
 /* Nobody waits for the calls before the end: that does not hang. */
-static void a_fault_does_not_keep_destroy(void)
+TEST(trouble, a_fault_does_not_keep_destroy)
 {
 	static const enum how hows[] = {DESTROY, DRAIN};
 
@@ -206,7 +205,7 @@ static void differs(struct job_rank *r)
 	coll_comm_destroy(&r->comm);
 }
 
-static void calls_that_differ_are_named(void)
+TEST(trouble, calls_that_differ_are_named)
 {
 	static const char *const transports[] = {"shm", "tcp"};
 	/* In the call of rank 1, and in that of the others. */
@@ -262,7 +261,7 @@ static void forks(struct job_rank *r)
 	job_ok(r, coll_comm_destroy(&r->comm), "the end");
 }
 
-static void a_child_does_not_disturb(void)
+TEST(trouble, a_child_does_not_disturb)
 {
 	job_run(2, forks, NULL, NULL, LIMIT_S);
 }
@@ -292,7 +291,7 @@ static void contexts(struct job_rank *r)
 	job_ok(r, coll_comm_destroy(&r->comm), "the end");
 }
 
-static void a_foreign_context_is_kept(void)
+TEST(trouble, a_foreign_context_is_kept)
 {
 	static const char *const environment[] = {"SOFTCUDA_DEVICES", "2", NULL};
 
@@ -309,7 +308,7 @@ static void plain(struct job_rank *r)
 	job_ok(r, coll_comm_destroy(&r->comm), "the end");
 }
 
-static void ranks_see_different_devices(void)
+TEST(trouble, ranks_see_different_devices)
 {
 	static const char *const one_each[] = {
 	        "SOFTCUDA_DEVICES", "2", "CUDA_VISIBLE_DEVICES@0", "1", "CUDA_VISIBLE_DEVICES@1", "0", "COLL_DEVICE",
@@ -440,35 +439,20 @@ static void bad_arguments(struct job_rank *r)
 	job_ok(r, coll_comm_destroy(&r->comm), "the end");
 }
 
-static void bad_arguments_are_named(void)
+TEST(trouble, bad_arguments_are_named)
 {
 	static const char *const environment[] = {"SOFTCUDA_DEVICES", "2", "COLL_DEVICE", "cuda:0", NULL};
 
 	job_run(2, bad_arguments, NULL, environment, LIMIT_S);
 }
 
-static void over_the_kernels(void)
+PROGRAM(trouble, "DRIVER")
 {
-	SKIP("this build has no kernels");
-}
-
-int main(int argc, char **argv)
-{
-	static const struct plain_case cases[] = {
-	        PLAIN_CASE(a_fault_ends_the_call_everywhere), PLAIN_CASE(a_fault_does_not_keep_destroy),
-	        PLAIN_CASE(calls_that_differ_are_named),      PLAIN_CASE(a_child_does_not_disturb),
-	        PLAIN_CASE(a_foreign_context_is_kept),        PLAIN_CASE(ranks_see_different_devices),
-	        PLAIN_CASE(bad_arguments_are_named)};
-
 	if (argc < 2)
-		return 2;
+		return -1;
 	driver_path = argv[1];
 	setenv("COLL_CUDA_LIBRARY", argv[1], 1);
 	setenv("COLL_DEVICE", "cuda", 1);
 	unsetenv("CUDA_VISIBLE_DEVICES");
-	if (coll_kernels_ptx())
-		plain_run_cases("trouble", cases, sizeof(cases) / sizeof(cases[0]), argv[2]);
-	else
-		PLAIN_RUN(over_the_kernels);
-	return plain_summary();
+	return coll_kernels_ptx() ? 2 : plain_skip_all("this build has no kernels");
 }

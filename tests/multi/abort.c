@@ -17,7 +17,6 @@
  *        abort soak [ROUNDS [SEED [TRANSPORT]]]      in full, with spinning processes; bounds
  *   TRANSPORT: shm, tcp or mixed (every other rank on another host by name, pairs by shm and tcp)
  */
-#define PLAIN_OWN_MAIN
 #include <malloc.h>
 #include <sched.h>
 #include <signal.h>
@@ -382,7 +381,7 @@ static void run_all(void)
 	}
 }
 
-int main(int argc, char **argv)
+PROGRAM(abort, "TRANSPORT|soak [ROUNDS [SEED [TRANSPORT]]]")
 {
 	static const char *const all[] = {"shm", "tcp", "mixed"};
 	const bool soak = argc > 1 && strcmp(argv[1], "soak") == 0;
@@ -390,11 +389,8 @@ int main(int argc, char **argv)
 	job.rounds = argc > 2 ? atoi(argv[2]) : soak ? 1000 : 60;
 	job.seed = argc > 3 ? strtoull(argv[3], NULL, 0) : 4711;
 	job.loaded = soak;
-	if (argc < 2 || job.rounds < 1 || job.rounds > ROUNDS_MAX - ROUNDS_WARM) {
-		fprintf(stderr, "usage: abort TRANSPORT|soak [ROUNDS [SEED [TRANSPORT]]], at most %d rounds\n",
-		        ROUNDS_MAX - ROUNDS_WARM);
-		return 2;
-	}
+	if (argc < 2 || job.rounds < 1 || job.rounds > ROUNDS_MAX - ROUNDS_WARM)
+		return -1;
 	shared = meeting_page(sizeof(*shared));
 	printf("seed %llu, %d rounds each%s\n", (unsigned long long)job.seed, job.rounds,
 	       soak ? ", cores kept busy" : "");
@@ -403,5 +399,5 @@ int main(int argc, char **argv)
 		if (!soak || argc < 5 || strcmp(argv[4], all[i]) == 0)
 			run_all();
 	}
-	return plain_summary();
+	return argc;
 }

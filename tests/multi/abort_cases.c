@@ -6,7 +6,6 @@
  *
  * usage: abort_cases TRANSPORT
  */
-#define PLAIN_OWN_MAIN
 #include <pthread.h>
 #include <semaphore.h>
 #include <stdlib.h>
@@ -410,7 +409,7 @@ static void in_the_middle(struct rank *me)
 }
 
 #define CASE(name, ranks, fn)             \
-	static void name(void)            \
+	TEST(abort_cases, name)           \
 	{                                 \
 		run_ranks((ranks), (fn)); \
 	}
@@ -427,38 +426,19 @@ CASE(a_group_on_its_way, 3, in_a_group)
 CASE(a_communicator_of_one, 1, alone)
 CASE(aborted_in_the_middle, 2, in_the_middle)
 
-static void without_a_service_thread(void)
+TEST(abort_cases, without_a_service_thread)
 {
 	more_settings = "COLL_SERVICE_THREAD=0";
 	run_ranks(3, in_the_middle);
 	more_settings = NULL;
 }
 
-int main(int argc, char **argv)
+PROGRAM(abort_cases, "TRANSPORT")
 {
-	static const struct plain_case tests[] = {
-	        PLAIN_CASE(an_abort_counts_once),
-	        PLAIN_CASE(all_ranks_abort_at_once),
-	        PLAIN_CASE(aborted_before_the_first_call),
-	        PLAIN_CASE(the_aborter_is_gone),
-	        PLAIN_CASE(another_communicator_goes_on),
-	        PLAIN_CASE(aborted_while_children_are_made),
-	        PLAIN_CASE(aborted_while_others_destroy),
-	        PLAIN_CASE(a_persistent_operation_on_its_way),
-	        PLAIN_CASE(streams_and_events_on_their_way),
-	        PLAIN_CASE(a_group_on_its_way),
-	        PLAIN_CASE(a_communicator_of_one),
-	        PLAIN_CASE(aborted_in_the_middle),
-	        PLAIN_CASE(without_a_service_thread),
-	};
-
-	if (argc < 2) {
-		fprintf(stderr, "usage: abort_cases TRANSPORT [CASE]\n");
-		return 2;
-	}
+	if (argc < 2)
+		return -1;
 	transport = argv[1];
 	printf("seed %llu\n", (unsigned long long)seed);
 	alarm(240);
-	plain_run_cases(transport, tests, sizeof(tests) / sizeof(tests[0]), argc > 2 ? argv[2] : NULL);
-	return plain_summary();
+	return 2;
 }

@@ -39,7 +39,7 @@ static void chain(coll_comm *comm, int rank, void *arg)
 	free(x);
 }
 
-static void one_stream_in_order(void)
+TEST(async, one_stream_in_order)
 {
 	static size_t counts[] = {1, 700, 100000};
 
@@ -49,7 +49,7 @@ static void one_stream_in_order(void)
 }
 
 /* Every kind of call, in one stream, with arrays that are gone when the call returns. */
-static void kinds(coll_comm *comm, int rank, void *arg)
+TEST_OF_RANKS(async, every_kind, 1, RANKS_MAX)
 {
 	enum { N = 37 };
 	const int size = coll_comm_size(comm), next = (rank + 1) % size, prev = (rank + size - 1) % size;
@@ -97,12 +97,6 @@ static void kinds(coll_comm *comm, int rank, void *arg)
 	OK(comm, coll_stream_destroy(&s));
 }
 
-static void every_kind(void)
-{
-	for (int n = 1; n <= RANKS_MAX; n++)
-		run_ranks(n, kinds, NULL);
-}
-
 /* Many streams of one communicator: operations overlap, all results are right. */
 static void streams(coll_comm *comm, int rank, void *arg)
 {
@@ -132,14 +126,14 @@ static void streams(coll_comm *comm, int rank, void *arg)
 	}
 }
 
-static void many_streams(void)
+TEST(async, many_streams)
 {
 	for (int n = 2; n <= RANKS_MAX; n++)
 		run_ranks(n, streams, NULL);
 }
 
 /* Two communicators, two streams, another starting order on every other rank. */
-static void two_orders(coll_comm *comm, int rank, void *arg)
+TEST_OF_RANKS(async, any_starting_order, 2, RANKS_MAX)
 {
 	enum { N = 30000, ROUNDS = 20 };
 	const int size = coll_comm_size(comm);
@@ -183,12 +177,6 @@ static void two_orders(coll_comm *comm, int rank, void *arg)
 	OK(comm, coll_comm_destroy(&two[1]));
 }
 
-static void any_starting_order(void)
-{
-	for (int n = 2; n <= RANKS_MAX; n++)
-		run_ranks(n, two_orders, NULL);
-}
-
 /* A time limit that is reached, then not; a stream that depends on late ranks. */
 static void limits(coll_comm *comm, int rank, void *arg)
 {
@@ -216,7 +204,7 @@ static void limits(coll_comm *comm, int rank, void *arg)
 	OK(comm, coll_stream_destroy(&s));
 }
 
-static void time_limits(void)
+TEST(async, time_limits)
 {
 	for (int n = 2; n <= 3; n++) {
 		atomic_int go = 0;
@@ -243,7 +231,7 @@ static void progresses(coll_comm *comm, int rank, void *arg)
 	free(x);
 }
 
-static void progress_by_the_caller(void)
+TEST(async, progress_by_the_caller)
 {
 	run_ranks(2, progresses, NULL);
 	run_ranks(3, progresses, NULL);
@@ -272,7 +260,7 @@ static void among(coll_comm *comm, int rank, void *arg)
 	OK(comm, coll_stream_destroy(&s));
 }
 
-static void blocking_among_pending(void)
+TEST(async, blocking_among_pending)
 {
 	for (int n = 1; n <= RANKS_MAX; n++)
 		run_ranks(n, among, NULL);
@@ -311,7 +299,7 @@ static void apart(coll_comm *comm, int rank, void *arg)
 	OK(comm, coll_stream_destroy(&t));
 }
 
-static void pairs_apart_from_collectives(void)
+TEST(async, pairs_apart_from_collectives)
 {
 	run_ranks(2, apart, NULL);
 	run_ranks(3, apart, NULL);
@@ -353,7 +341,7 @@ static void behind(coll_comm *comm, int rank, void *arg)
 	free(x);
 }
 
-static void events_order_streams(void)
+TEST(async, events_order_streams)
 {
 	for (int n = 1; n <= RANKS_MAX; n++)
 		run_ranks(n, behind, NULL);
@@ -405,7 +393,7 @@ static void moment(coll_comm *comm, int rank, void *arg)
 	OK(comm, coll_event_destroy(&e));
 }
 
-static void events_are_moments(void)
+TEST(async, events_are_moments)
 {
 	run_ranks(2, moment, NULL);
 }
@@ -414,7 +402,7 @@ static void events_are_moments(void)
 
 /* Destroying a communicator completes what is pending; streams, events and operations may
  * outlive it. */
-static void leaves(coll_comm *comm, int rank, void *arg)
+TEST_OF_RANKS(async, destroy_with_pending, 1, RANKS_MAX)
 {
 	enum { N = 200000 };
 	int *x = malloc(N * sizeof(int)), y = 1;
@@ -450,12 +438,6 @@ static void leaves(coll_comm *comm, int rank, void *arg)
 	free(x);
 }
 
-static void destroy_with_pending(void)
-{
-	for (int n = 1; n <= RANKS_MAX; n++)
-		run_ranks(n, leaves, NULL);
-}
-
 /* A stream and an event that outlive the last communicator of their job. */
 static void outlives(coll_comm *comm, int rank, void *arg)
 {
@@ -471,7 +453,7 @@ static void outlives(coll_comm *comm, int rank, void *arg)
 	OK(comm, coll_event_destroy(&e));
 }
 
-static void streams_outlive_communicators(void)
+TEST(async, streams_outlive_communicators)
 {
 	coll_stream *s[3] = {NULL};
 
@@ -496,7 +478,7 @@ static unsigned looks(coll_comm *comm)
 
 /* While a message does not come: what looks now and then takes the core from whoever computes. Sleeps of 50 ms
  * are three or four looks in this time, of 5 ms some 25. */
-static void unhurried(coll_comm *comm, int rank, void *arg)
+TEST_OF_RANKS(async, few_looks_at_what_does_not_come, 2, 2)
 {
 	enum { SETTLED_MS = 20, COUNTED_MS = 60, LOOKS_MAX = 12 };
 	coll_stream *s;
@@ -520,28 +502,4 @@ static void unhurried(coll_comm *comm, int rank, void *arg)
 	OK(comm, coll_stream_destroy(&s));
 }
 
-static void few_looks_at_what_does_not_come(void)
-{
-	run_ranks(2, unhurried, NULL);
-}
-
-int main(int argc, char **argv)
-{
-	static const struct plain_case tests[] = {
-	        PLAIN_CASE(one_stream_in_order),
-	        PLAIN_CASE(every_kind),
-	        PLAIN_CASE(many_streams),
-	        PLAIN_CASE(any_starting_order),
-	        PLAIN_CASE(time_limits),
-	        PLAIN_CASE(progress_by_the_caller),
-	        PLAIN_CASE(blocking_among_pending),
-	        PLAIN_CASE(pairs_apart_from_collectives),
-	        PLAIN_CASE(events_order_streams),
-	        PLAIN_CASE(events_are_moments),
-	        PLAIN_CASE(destroy_with_pending),
-	        PLAIN_CASE(streams_outlive_communicators),
-	        PLAIN_CASE(few_looks_at_what_does_not_come),
-	};
-
-	return run_cases(tests, sizeof(tests) / sizeof(tests[0]), argc, argv);
-}
+ASYNC_PROGRAM(async)

@@ -7,7 +7,6 @@
  *
  * usage: async_death TRANSPORT on|off [kill|stop|abort|differ [SEED]]
  */
-#define PLAIN_OWN_MAIN
 #include <errno.h>
 #include <pthread.h>
 #include <sched.h>
@@ -350,12 +349,10 @@ static void campaign(void)
 		}
 }
 
-int main(int argc, char **argv)
+PROGRAM(async_death, "TRANSPORT on|off [kill|stop|abort|differ [SEED]]")
 {
-	if (argc < 3) {
-		fprintf(stderr, "usage: async_death TRANSPORT on|off [kill|stop|abort|differ [SEED]]\n");
-		return 64;
-	}
+	if (argc < 3)
+		return -1;
 	transport = argv[1];
 	progress = argv[2];
 	if (argc > 4)
@@ -367,5 +364,5 @@ int main(int argc, char **argv)
 		if (argc < 4 || strcmp(argv[3], mode_names[m]) == 0)
 			plain_run("", mode_names[m], campaign);
 	}
-	return plain_summary();
+	return argc;
 }

@@ -80,14 +80,14 @@ static void no_place(coll_comm *comm, int rank, void *arg)
 	CHECK(z == size);
 }
 
-static void no_place_in_a_group(void)
+TEST(async_errors, no_place_in_a_group)
 {
 	run_ranks(1, no_place, NULL);
 	run_ranks(3, no_place, NULL);
 }
 
 /* Which streams a rank uses is its own affair: what travels does not depend on it. */
-static void divided(coll_comm *comm, int rank, void *arg)
+TEST_OF_RANKS(async_errors, streams_divided_otherwise, 1, RANKS_MAX)
 {
 	enum { CALLS = 12 };
 	const int size = coll_comm_size(comm);
@@ -122,12 +122,6 @@ static void divided(coll_comm *comm, int rank, void *arg)
 	}
 	OK(comm, coll_stream_destroy(&s[1]));
 	OK(comm, coll_stream_destroy(&s[2]));
-}
-
-static void streams_divided_otherwise(void)
-{
-	for (int n = 1; n <= RANKS_MAX; n++)
-		run_ranks(n, divided, NULL);
 }
 
 /* ---- Errors of streams and events ---- */
@@ -175,7 +169,7 @@ static void late_error(coll_comm *comm, int rank, void *arg)
 	CHECK(second == NULL);
 }
 
-static void errors_keep_their_place(void)
+TEST(async_errors, errors_keep_their_place)
 {
 	for (int i = 0; i < 5; i++) {
 		atomic_int ready = 0;
@@ -213,7 +207,7 @@ static void busy(coll_comm *comm, int rank, void *arg)
 	CHECK(second == NULL);
 }
 
-static void aborts_are_heeded_among_others(void)
+TEST(async_errors, aborts_are_heeded_among_others)
 {
 	atomic_int ready = 0;
 
@@ -249,7 +243,7 @@ static void never_sent(coll_comm *comm, int rank, void *arg)
 	coll_stream_destroy(&t);
 }
 
-static void messages_have_their_deadline(void)
+TEST(async_errors, messages_have_their_deadline)
 {
 	run_ranks_badly(2, never_sent, NULL, "COLL_ARRIVAL_TIMEOUT_MS=1200");
 }
@@ -275,7 +269,7 @@ static void lost_between(coll_comm *comm, int rank, void *arg)
 	coll_operation_destroy(&op);
 }
 
-static void operation_of_a_lost_communicator(void)
+TEST(async_errors, operation_of_a_lost_communicator)
 {
 	for (int n = 2; n <= 4; n++) {
 		atomic_int ready = 0;
@@ -304,7 +298,7 @@ static void orphan(coll_comm *comm, int rank, void *arg)
 	CHECK(coll_operation_destroy(&op) == COLL_OK);
 }
 
-static void operation_keeps_its_error(void)
+TEST(async_errors, operation_keeps_its_error)
 {
 	atomic_int ready = 0;
 
@@ -338,7 +332,7 @@ static void never_ends(coll_comm *comm, int rank, void *arg)
 	coll_operation_destroy(&op);
 }
 
-static void progress_alone_meets_deadlines(void)
+TEST(async_errors, progress_alone_meets_deadlines)
 {
 	run_ranks_badly(2, never_ends, NULL, "COLL_ARRIVAL_TIMEOUT_MS=1200");
 }
@@ -382,7 +376,7 @@ static void crossed(coll_comm *comm, int rank, void *arg)
 	free(y);
 }
 
-static void waits_advance_operations(void)
+TEST(async_errors, waits_advance_operations)
 {
 	further[0] = "COLL_ALGO=ring";
 	further[1] = "COLL_ARRIVAL_TIMEOUT_MS=5000";
@@ -431,7 +425,7 @@ static void aborts(coll_comm *comm, int rank, void *arg)
 	CHECK(coll_event_destroy(&e) == COLL_OK);
 }
 
-static void abort_with_pending(void)
+TEST(async_errors, abort_with_pending)
 {
 	for (int n = 2; n <= RANKS_MAX; n++)
 		for (int i = 0; i < 5; i++) {
@@ -442,7 +436,7 @@ static void abort_with_pending(void)
 }
 
 /* Calls that differ, in streams: told at the end, or at the call when others were earlier. */
-static void mismatch(coll_comm *comm, int rank, void *arg)
+TEST_OF_RANKS(async_errors, differing_calls_in_streams, 2, RANKS_MAX)
 {
 	coll_stream *s[2];
 	int x[2] = {0}, y = 0;
@@ -461,13 +455,7 @@ static void mismatch(coll_comm *comm, int rank, void *arg)
 	coll_stream_destroy(&s[1]);
 }
 
-static void differing_calls_in_streams(void)
-{
-	for (int n = 2; n <= RANKS_MAX; n++)
-		run_ranks(n, mismatch, NULL);
-}
-
-static void arguments(void)
+TEST(async_errors, arguments)
 {
 	coll_comm *a[1], *b[1];
 	coll_stream *s, *t;
@@ -501,16 +489,4 @@ static void arguments(void)
 	CHECK(coll_comm_destroy(&b[0]) == COLL_OK);
 }
 
-int main(int argc, char **argv)
-{
-	static const struct plain_case tests[] = {
-	        PLAIN_CASE(no_place_in_a_group),          PLAIN_CASE(streams_divided_otherwise),
-	        PLAIN_CASE(errors_keep_their_place),      PLAIN_CASE(aborts_are_heeded_among_others),
-	        PLAIN_CASE(messages_have_their_deadline), PLAIN_CASE(operation_of_a_lost_communicator),
-	        PLAIN_CASE(operation_keeps_its_error),    PLAIN_CASE(progress_alone_meets_deadlines),
-	        PLAIN_CASE(waits_advance_operations),     PLAIN_CASE(abort_with_pending),
-	        PLAIN_CASE(differing_calls_in_streams),   PLAIN_CASE(arguments),
-	};
-
-	return run_cases(tests, sizeof(tests) / sizeof(tests[0]), argc, argv);
-}
+ASYNC_PROGRAM(async_errors)

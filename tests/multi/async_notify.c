@@ -35,7 +35,7 @@ static void await_call(const struct call *c)
 
 /* ---- Which recording, which thread ---- */
 
-static void recordings(coll_comm *comm, int rank, void *arg)
+TEST_OF_RANKS(async_notify, which_recording, 3, 3)
 {
 	struct call never = {0}, first[2] = {{0}}, second = {0}, at_once = {0};
 	int x = 1, y = 1, z = 1;
@@ -67,11 +67,6 @@ static void recordings(coll_comm *comm, int rank, void *arg)
 	CHECK(ran(&at_once, COLL_OK));
 	OK(comm, coll_event_destroy(&e));
 	OK(comm, coll_stream_destroy(&s));
-}
-
-static void which_recording(void)
-{
-	run_ranks(3, recordings, NULL);
 }
 
 /* The other rank comes only when this one has destroyed the event. */
@@ -108,7 +103,7 @@ static void destroyed_early(coll_comm *comm, int rank, void *arg)
 	OK(comm, coll_event_destroy(&f));
 }
 
-static void a_destroyed_event(void)
+TEST(async_notify, a_destroyed_event)
 {
 	atomic_int stage = 0;
 
@@ -116,7 +111,7 @@ static void a_destroyed_event(void)
 }
 
 /* Nothing but coll_progress() and, if there is one, the progress thread. */
-static void driven(coll_comm *comm, int rank, void *arg)
+TEST_OF_RANKS(async_notify, nobody_waits, 3, 3)
 {
 	struct call c = {0};
 	int x = 1;
@@ -137,11 +132,6 @@ static void driven(coll_comm *comm, int rank, void *arg)
 	CHECK(ran(&c, COLL_OK) && x == coll_comm_size(comm));
 	OK(comm, coll_event_destroy(&e));
 	OK(comm, coll_stream_destroy(&s));
-}
-
-static void nobody_waits(void)
-{
-	run_ranks(3, driven, NULL);
 }
 
 /* ---- What a function may call ---- */
@@ -226,12 +216,12 @@ static void inside(coll_comm *comm, int rank, void *arg)
 	OK(comm, coll_stream_destroy(&i.stream));
 }
 
-static void inside_a_function(void)
+TEST(async_notify, inside_a_function)
 {
 	run_ranks(2, inside, NULL);
 }
 
-static void wrong_arguments(coll_comm *comm, int rank, void *arg)
+TEST_OF_RANKS(async_notify, arguments, 1, 1)
 {
 	struct call c = {0};
 	coll_event *e;
@@ -241,11 +231,6 @@ static void wrong_arguments(coll_comm *comm, int rank, void *arg)
 	CHECK(coll_event_notify(e, NULL, &c) == COLL_ERR_ARGUMENT);
 	OK(comm, coll_event_destroy(&e));
 	CHECK(c.times == 0);
-}
-
-static void arguments(void)
-{
-	run_ranks(1, wrong_arguments, NULL);
 }
 
 /* ---- Many, with errors and aborts ---- */
@@ -309,21 +294,9 @@ static void many_events(coll_comm *comm, int rank, void *arg)
 	free(calls);
 }
 
-static void a_hundred_thousand(void)
+TEST(async_notify, a_hundred_thousand)
 {
 	run_ranks_badly(THREADS, many_events, NULL, NULL);
 }
 
-static const struct plain_case cases[] = {
-        {"which_recording", which_recording},
-        {"a_destroyed_event", a_destroyed_event},
-        {"nobody_waits", nobody_waits},
-        {"inside_a_function", inside_a_function},
-        {"arguments", arguments},
-        {"a_hundred_thousand", a_hundred_thousand},
-};
-
-int main(int argc, char **argv)
-{
-	return run_cases(cases, sizeof(cases) / sizeof(cases[0]), argc, argv);
-}
+ASYNC_PROGRAM(async_notify)

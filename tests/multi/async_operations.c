@@ -9,7 +9,7 @@
 /* ---- Groups ---- */
 
 /* Everybody sends to everybody, sends first: without a group that would wait for ever. */
-static void exchange(coll_comm *comm, int rank, void *arg)
+TEST_OF_RANKS(async_operations, group_exchange, 2, RANKS_MAX)
 {
 	enum { N = 50000 };
 	const int size = coll_comm_size(comm);
@@ -47,14 +47,8 @@ static void exchange(coll_comm *comm, int rank, void *arg)
 	free(in);
 }
 
-static void group_exchange(void)
-{
-	for (int n = 2; n <= RANKS_MAX; n++)
-		run_ranks(n, exchange, NULL);
-}
-
 /* Small calls become one: as many sequence numbers as calls that travel. */
-static void fused(coll_comm *comm, int rank, void *arg)
+TEST_OF_RANKS(async_operations, small_calls_in_one, 1, RANKS_MAX)
 {
 	enum { CALLS = 40 };
 	const int size = coll_comm_size(comm);
@@ -88,15 +82,9 @@ static void fused(coll_comm *comm, int rank, void *arg)
 	OK(comm, coll_stream_destroy(&s));
 }
 
-static void small_calls_in_one(void)
-{
-	for (int n = 1; n <= RANKS_MAX; n++)
-		run_ranks(n, fused, NULL);
-}
-
 /* Groups that differ: an error on every rank, and no hang. A late rank may hear of it before
  * its calls are made. */
-static void differs(coll_comm *comm, int rank, void *arg)
+TEST_OF_RANKS(async_operations, groups_that_differ, 2, RANKS_MAX)
 {
 	int a = 1, b = 2;
 	coll_status st, end;
@@ -110,18 +98,12 @@ static void differs(coll_comm *comm, int rank, void *arg)
 	CHECK(st == COLL_ERR_MISMATCH, "rank %d: %d %s", rank, (int)st, coll_last_error(comm)->message);
 }
 
-static void groups_that_differ(void)
-{
-	for (int n = 2; n <= RANKS_MAX; n++)
-		run_ranks(n, differs, NULL);
-}
-
 static void nothing_more(coll_comm *comm, int rank, void *arg)
 {
 }
 
 /* One thread makes the calls of all ranks. */
-static void one_thread_for_all(void)
+TEST(async_operations, one_thread_for_all)
 {
 	enum { N = 20000 };
 	coll_comm *comms[RANKS_MAX];
@@ -286,7 +268,7 @@ static void persistent(coll_comm *comm, int rank, void *arg)
 	}
 }
 
-static void persistent_operations(void)
+TEST(async_operations, persistent_operations)
 {
 	for (int n = 1; n <= RANKS_MAX; n++)
 		run_ranks(n, persistent, NULL);
@@ -310,18 +292,10 @@ static void prepares(coll_comm *comm, int rank, void *arg)
 	CHECK(op == NULL);
 }
 
-static void prepared_alike(void)
+TEST(async_operations, prepared_alike)
 {
 	run_ranks(2, prepares, NULL);
 	run_ranks(3, prepares, NULL);
 }
 
-int main(int argc, char **argv)
-{
-	static const struct plain_case tests[] = {
-	        PLAIN_CASE(group_exchange),     PLAIN_CASE(small_calls_in_one),    PLAIN_CASE(groups_that_differ),
-	        PLAIN_CASE(one_thread_for_all), PLAIN_CASE(persistent_operations), PLAIN_CASE(prepared_alike),
-	};
-
-	return run_cases(tests, sizeof(tests) / sizeof(tests[0]), argc, argv);
-}
+ASYNC_PROGRAM(async_operations)

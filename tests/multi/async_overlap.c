@@ -86,7 +86,7 @@ static void two(coll_comm *comm, int rank, void *arg)
 	OK(comm, coll_comm_destroy(&second));
 }
 
-static void streams_of_two_communicators(void)
+TEST(async_overlap, streams_of_two_communicators)
 {
 	further[0] = "COLL_ARRIVAL_TIMEOUT_MS=5000";
 	for (int n = 2; n <= RANKS_MAX; n++)
@@ -96,7 +96,7 @@ static void streams_of_two_communicators(void)
 
 /* Calls on one communicator of which each is over at once move what is on its way on another: nobody waits for
  * that, or asks for it. */
-static void short_calls(coll_comm *comm, int rank, void *arg)
+TEST_OF_RANKS(async_overlap, short_calls_of_another_communicator, 2, RANKS_MAX)
 {
 	enum { N = 50000, ROUNDS = 5000, CALLS = 100 };
 	const int size = coll_comm_size(comm);
@@ -121,12 +121,6 @@ static void short_calls(coll_comm *comm, int rank, void *arg)
 	OK(comm, coll_stream_destroy(&s));
 	OK(comm, coll_comm_destroy(&second));
 	free(x);
-}
-
-static void short_calls_of_another_communicator(void)
-{
-	for (int n = 2; n <= RANKS_MAX; n++)
-		run_ranks(n, short_calls, NULL);
 }
 
 /* ---- One communicator ---- */
@@ -183,7 +177,7 @@ static void one(coll_comm *comm, int rank, void *arg)
 	}
 }
 
-static void operations_of_one_communicator(void)
+TEST(async_overlap, operations_of_one_communicator)
 {
 	for (int n = 2; n <= RANKS_MAX; n++) {
 		atomic_int seen = 0;
@@ -249,7 +243,7 @@ static void behind(coll_comm *comm, int rank, void *arg)
 	}
 }
 
-static void operations_behind_what_is_lent(void)
+TEST(async_overlap, operations_behind_what_is_lent)
 {
 	atomic_int go = 0;
 
@@ -300,7 +294,7 @@ static void sending_lane(coll_comm *comm, int rank, void *arg)
 	}
 }
 
-static void lanes_that_only_send(void)
+TEST(async_overlap, lanes_that_only_send)
 {
 	atomic_int go = 0;
 
@@ -340,7 +334,7 @@ static void lanes(coll_comm *comm, int rank, void *arg)
 	OK(comm, coll_stream_destroy(&s[1]));
 }
 
-static void late_ranks_hold_up_nobody(void)
+TEST(async_overlap, late_ranks_hold_up_nobody)
 {
 	atomic_int go = 0;
 
@@ -430,7 +424,7 @@ static void threads(coll_comm *comm, int rank, void *arg)
 	}
 }
 
-static void threads_with_their_own_streams(void)
+TEST(async_overlap, threads_with_their_own_streams)
 {
 	run_ranks(1, threads, NULL);
 	run_ranks(2, threads, NULL);
@@ -446,7 +440,7 @@ static void *waits(void *arg)
 	return NULL;
 }
 
-static void passed_on(coll_comm *comm, int rank, void *arg)
+TEST_OF_RANKS(async_overlap, operations_passed_on, 1, 4)
 {
 	const int size = coll_comm_size(comm);
 	coll_operation_desc d = COLL_OPERATION_DESC_INIT;
@@ -475,20 +469,4 @@ static void passed_on(coll_comm *comm, int rank, void *arg)
 	OK(comm, coll_comm_destroy(&second));
 }
 
-static void operations_passed_on(void)
-{
-	for (int n = 1; n <= 4; n++)
-		run_ranks(n, passed_on, NULL);
-}
-
-int main(int argc, char **argv)
-{
-	static const struct plain_case tests[] = {
-	        PLAIN_CASE(streams_of_two_communicators),   PLAIN_CASE(operations_of_one_communicator),
-	        PLAIN_CASE(operations_behind_what_is_lent), PLAIN_CASE(lanes_that_only_send),
-	        PLAIN_CASE(late_ranks_hold_up_nobody),      PLAIN_CASE(threads_with_their_own_streams),
-	        PLAIN_CASE(operations_passed_on),           PLAIN_CASE(short_calls_of_another_communicator),
-	};
-
-	return run_cases(tests, sizeof(tests) / sizeof(tests[0]), argc, argv);
-}
+ASYNC_PROGRAM(async_overlap)

@@ -119,6 +119,32 @@ static inline size_t wrong_sums(const int *x, size_t count, int size, int base)
 	return wrong;
 }
 
+/* For PROGRAM(). */
+static inline int ranks_begin(int argc, char **argv)
+{
+	if (argc < 3)
+		return -1;
+	snprintf(transports, sizeof(transports), "COLL_TRANSPORTS=%s", argv[1]);
+	snprintf(progress, sizeof(progress), "COLL_PROGRESS=%s", argv[2]);
+	return 3;
+}
+
+#define ASYNC_PROGRAM(name)                     \
+	PROGRAM(name, "TRANSPORT on|off|auto")  \
+	{                                       \
+		return ranks_begin(argc, argv); \
+	}
+
+/* A test whose body each rank runs, in jobs of `from` to `to` ranks one after the other. */
+#define TEST_OF_RANKS(suite, name, from, to)                           \
+	static void name##_of(coll_comm *comm, int rank, void *arg);   \
+	TEST(suite, name)                                              \
+	{                                                              \
+		for (int ranks_n = (from); ranks_n <= (to); ranks_n++) \
+			run_ranks(ranks_n, name##_of, NULL);           \
+	}                                                              \
+	static void name##_of(coll_comm *comm, int rank, void *arg)
+
 /* arguments: TRANSPORT on|off|auto [PART-OF-A-TEST'S-NAME] */
 static inline int run_cases(const struct plain_case *cases, size_t n, int argc, char **argv)
 {

@@ -6,7 +6,6 @@
  *
  * usage: churn TRANSPORT [ROUNDS [SEED]]
  */
-#define PLAIN_OWN_MAIN
 #include <malloc.h>
 #include <stdlib.h>
 #include <string.h>
@@ -235,26 +234,24 @@ static void churn(int size)
 	CHECK(atomic_load(&shared->failures) == 0);
 }
 
-static void two_ranks(void)
+TEST(churn, two_ranks)
 {
 	churn(2);
 }
 
-static void three_ranks(void)
+TEST(churn, three_ranks)
 {
 	churn(3);
 }
 
-int main(int argc, char **argv)
+PROGRAM(churn, "TRANSPORT [ROUNDS [SEED]]")
 {
-	if (argc < 2) {
-		fprintf(stderr, "usage: churn TRANSPORT [ROUNDS [SEED]]\n");
-		return 2;
-	}
+	if (argc < 2)
+		return -1;
 	/* The allocator's caches of freed chunks count as allocated: off, from the start. */
 	if (!getenv("GLIBC_TUNABLES")) {
 		setenv("GLIBC_TUNABLES", "glibc.malloc.tcache_count=0", 1);
-		execv("/proc/self/exe", argv);
+		execv("/proc/self/exe", argv - 1); /* with the name of this program */
 	}
 	transport = argv[1];
 	if (argc > 2)
@@ -263,7 +260,5 @@ int main(int argc, char **argv)
 		seed = strtoull(argv[3], NULL, 0);
 	shared = meeting_page(sizeof(*shared));
 	printf("seed %llu, %d rounds\n", (unsigned long long)seed, rounds);
-	PLAIN_RUN(two_ranks);
-	PLAIN_RUN(three_ranks);
-	return plain_summary();
+	return argc;
 }

@@ -4,7 +4,6 @@
  *
  * usage: communicators TRANSPORT [PART-OF-A-TEST'S-NAME]
  */
-#define PLAIN_OWN_MAIN
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,7 +19,7 @@ static _Thread_local volatile char large[1 << 20];
 
 /* ---- Several communicators ---- */
 
-static void one_after_the_other(void)
+TEST(communicators, one_after_the_other)
 {
 	coll_comm *a[3], *b[2];
 
@@ -44,7 +43,7 @@ static void *create_and_sum(void *arg)
 	return NULL;
 }
 
-static void two_threads_create(void)
+TEST(communicators, two_threads_create)
 {
 	pthread_t t[2];
 
@@ -56,7 +55,7 @@ static void two_threads_create(void)
 
 /* One thread ends all ranks, one after the other: none waits until the others have come. Waits would be 3 s for the
  * first and more than one for each other. */
-static void one_thread_destroys_all(void)
+TEST(communicators, one_thread_destroys_all)
 {
 	enum { RANKS = 4 };
 	coll_comm *comms[RANKS];
@@ -73,7 +72,7 @@ static void one_thread_destroys_all(void)
 }
 
 /* The first of the list that reaches a rank is taken. */
-static void transports_in_order(void)
+TEST(communicators, transports_in_order)
 {
 	static const char *const lists[] = {"tcp,shm", "shm,tcp"};
 
@@ -123,7 +122,7 @@ static void *meet_by_id(void *arg)
 	return NULL;
 }
 
-static void unique_ids(void)
+TEST(communicators, unique_ids)
 {
 	pthread_t t[2];
 
@@ -136,7 +135,7 @@ static void unique_ids(void)
 		pthread_join(t[i], NULL);
 }
 
-static void destroy_of_nothing(void)
+TEST(communicators, destroy_of_nothing)
 {
 	coll_comm *none = NULL;
 
@@ -147,7 +146,7 @@ static void destroy_of_nothing(void)
 	CHECK(coll_barrier(NULL, NULL) == COLL_ERR_ARGUMENT);
 }
 
-static void nothing_to_myself(void)
+TEST(communicators, nothing_to_myself)
 {
 	coll_comm *comms[1];
 
@@ -186,7 +185,7 @@ static void goes_on_after_abort(coll_comm **out, int rank, void *arg)
 	CHECK(coll_comm_destroy(out) == COLL_OK);
 }
 
-static void same_status_at_once(void)
+TEST(communicators, same_status_at_once)
 {
 	coll_comm *comms[2];
 
@@ -208,7 +207,7 @@ static void refused_then_right(coll_comm **comm, int rank, void *arg)
 	sums(comm, rank, AND_DESTROY);
 }
 
-static void refused_calls_do_not_count(void)
+TEST(communicators, refused_calls_do_not_count)
 {
 	coll_comm *comms[2];
 
@@ -234,7 +233,7 @@ static void *broadcast_at_1(void *arg)
 
 /* The root lends its vector, fails because the other rank is late, and writes over the
  * vector: the late one must not take that for the root's data. */
-static void what_was_lent_comes_back(void)
+TEST(communicators, what_was_lent_comes_back)
 {
 	const char *settings[] = {transports, "COLL_DEBUG=warn", "COLL_ARRIVAL_TIMEOUT_MS=600", "COLL_SLOT_BYTES=64K",
 	                          NULL};
@@ -264,23 +263,8 @@ static void what_was_lent_comes_back(void)
 	coll_comm_destroy(&comms[1]);
 }
 
-int main(int argc, char **argv)
+PROGRAM(communicators, "TRANSPORT")
 {
-	static const struct plain_case tests[] = {
-	        PLAIN_CASE(one_after_the_other),
-	        PLAIN_CASE(two_threads_create),
-	        PLAIN_CASE(one_thread_destroys_all),
-	        PLAIN_CASE(transports_in_order),
-	        PLAIN_CASE(unique_ids),
-	        PLAIN_CASE(destroy_of_nothing),
-	        PLAIN_CASE(nothing_to_myself),
-	        PLAIN_CASE(same_status_at_once),
-	        PLAIN_CASE(refused_calls_do_not_count),
-	        PLAIN_CASE(what_was_lent_comes_back),
-	};
-	const char *only = argc > 2 ? argv[2] : NULL;
-
 	threads_over(argc > 1 ? argv[1] : "loop");
-	plain_run_cases("", tests, sizeof(tests) / sizeof(tests[0]), only);
-	return plain_summary();
+	return 2;
 }

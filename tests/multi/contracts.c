@@ -4,7 +4,6 @@
  *
  * usage: contracts TRANSPORT [PART-OF-A-TEST'S-NAME]
  */
-#define PLAIN_OWN_MAIN
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -48,7 +47,7 @@ static void nothing(coll_comm **comm, int rank, void *arg)
 {
 }
 
-static void nothing_stays_open(void)
+TEST(contracts, nothing_stays_open)
 {
 	coll_comm *comms[2];
 	int fds = 0, threads = 0, inheritable;
@@ -140,7 +139,7 @@ static void interrupted(coll_comm **comm, int rank, void *arg)
 	CHECK(sum_once(*comm) == COLL_OK, "rank %d: %s", rank, coll_last_error(*comm)->message);
 }
 
-static void a_signal_ends_no_wait(void)
+TEST(contracts, a_signal_ends_no_wait)
 {
 	struct sigaction sa = {.sa_handler = handler}, old;
 	struct sleeper s = {0};
@@ -177,7 +176,7 @@ static bool create_with(coll_comm **comms, const char *dump_signal)
 
 /* But for one that nobody handles, to ask for dumps; and what the program does with it
  * later is the program's. */
-static void no_handler_is_installed(void)
+TEST(contracts, no_handler_is_installed)
 {
 	static const char *const names[] = {"COLL_DUMP_SIGNAL=none", "COLL_DUMP_SIGNAL=usr1", "COLL_DUMP_SIGNAL=usr2"};
 	const unsigned expected[] = {0, 1u << SIGUSR1, 1u << SIGUSR2};
@@ -216,10 +215,10 @@ static int status_of(pid_t pid)
 	return status;
 }
 
-static void a_child_disturbs_nobody(void)
+TEST(contracts, a_child_disturbs_nobody)
 {
 	char path[64], count[16];
-	char *argv[] = {path, "--descriptors", count, NULL};
+	char *argv[] = {path, "contracts", "--descriptors", count, NULL};
 	int gate[2], open_before;
 	coll_comm *comms[3];
 	char byte;
@@ -325,7 +324,7 @@ static void peer_killed(size_t count, bool with_child)
 }
 
 /* Both send at once, so the killed one's peer is sending when it goes. */
-static void no_sigpipe(void)
+TEST(contracts, no_sigpipe)
 {
 	static const size_t counts[] = {1, 1000, 20000, 300000, 1000000};
 
@@ -335,29 +334,18 @@ static void no_sigpipe(void)
 		peer_killed(counts[i], false);
 }
 
-static void killed_with_a_living_child(void)
+TEST(contracts, killed_with_a_living_child)
 {
 	if (strcmp(transport, "loop") == 0)
 		SKIP("ranks of one process cannot be killed one by one");
 	peer_killed(1000, true);
 }
 
-int main(int argc, char **argv)
+PROGRAM(contracts, "TRANSPORT")
 {
-	static const struct plain_case tests[] = {
-	        PLAIN_CASE(no_sigpipe),
-	        PLAIN_CASE(killed_with_a_living_child),
-	        PLAIN_CASE(nothing_stays_open),
-	        PLAIN_CASE(a_signal_ends_no_wait),
-	        PLAIN_CASE(no_handler_is_installed),
-	        PLAIN_CASE(a_child_disturbs_nobody),
-	};
-	const char *only = argc > 2 ? argv[2] : NULL;
-
 	if (argc == 3 && strcmp(argv[1], "--descriptors") == 0)
-		return entries("/proc/self/fd", false) - 1 != atoi(argv[2]);
+		exit(entries("/proc/self/fd", false) - 1 != atoi(argv[2]));
 	threads_over(argc > 1 ? argv[1] : "loop");
 	shared = meeting_page(sizeof(*shared));
-	plain_run_cases("", tests, sizeof(tests) / sizeof(tests[0]), only);
-	return plain_summary();
+	return 2;
 }

@@ -5,7 +5,6 @@
  *
  * usage: groups shm|tcp|mixed [PART-OF-A-TEST'S-NAME [TIMES [SEED]]]
  */
-#define PLAIN_OWN_MAIN
 #include <malloc.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -202,7 +201,7 @@ static void overlapping_rank(const void *arg, int rank)
 	leave(&world);
 }
 
-static void overlapping_groups_of_every_size(void)
+TEST(groups, overlapping_groups_of_every_size)
 {
 	run(overlapping_rank, NULL);
 }
@@ -237,7 +236,7 @@ static void tags_rank(const void *arg, int rank)
 	leave(&world);
 }
 
-static void equal_members_with_equal_and_other_tags(void)
+TEST(groups, equal_members_with_equal_and_other_tags)
 {
 	run(tags_rank, NULL);
 }
@@ -270,7 +269,7 @@ static void early_message_rank(const void *arg, int rank)
 	leave(&world);
 }
 
-static void messages_before_the_ranks_are_numbered_anew(void)
+TEST(groups, messages_before_the_ranks_are_numbered_anew)
 {
 	arrival = "5000"; /* a message that is lost ends the send */
 	run(early_message_rank, NULL);
@@ -313,7 +312,7 @@ static void busy_rank(const void *arg, int rank)
 	leave(&world);
 }
 
-static void others_call_the_parent_meanwhile(void)
+TEST(groups, others_call_the_parent_meanwhile)
 {
 	run(busy_rank, NULL);
 }
@@ -361,7 +360,7 @@ static void refused_rank(const void *arg, int rank)
 	leave(&world);
 }
 
-static void lists_that_are_refused(void)
+TEST(groups, lists_that_are_refused)
 {
 	run(refused_rank, NULL);
 }
@@ -405,7 +404,7 @@ static void absent_rank(const void *arg, int rank)
 	leave(&world);
 }
 
-static void a_member_that_never_comes_is_named(void)
+TEST(groups, a_member_that_never_comes_is_named)
 {
 	arrival = "1200";
 	for (int absent = 0; absent < RANKS; absent++)
@@ -432,7 +431,7 @@ static void crossed_rank(const void *arg, int rank)
 	leave(&world);
 }
 
-static void tags_in_different_orders_end_by_name(void)
+TEST(groups, tags_in_different_orders_end_by_name)
 {
 	arrival = "1200";
 	run(crossed_rank, NULL);
@@ -461,7 +460,7 @@ static void aborted_rank(const void *arg, int rank)
 	leave(&world);
 }
 
-static void an_abort_of_the_parent_ends_the_creation(void)
+TEST(groups, an_abort_of_the_parent_ends_the_creation)
 {
 	for (int i = 0; i < times; i++)
 		run(aborted_rank, NULL);
@@ -517,7 +516,7 @@ static void mortal_rank(const void *arg, int rank)
 	leave(&world);
 }
 
-static void a_death_while_groups_are_made(void)
+TEST(groups, a_death_while_groups_are_made)
 {
 	struct coll_rng rng = {seed};
 	pid_t pids[RANKS];
@@ -656,7 +655,7 @@ static void many_rank(const void *arg, int rank)
 	leave(&world);
 }
 
-static void two_hundred_groups_cost_little(void)
+TEST(groups, two_hundred_groups_cost_little)
 {
 #ifdef COLL_SIM_JOBS
 	SKIP("simulated ranks share one heap");
@@ -726,37 +725,20 @@ static void used_rank(const void *arg, int rank)
 	leave(&world);
 }
 
-static void two_hundred_groups_in_use_hold_nothing(void)
+TEST(groups, two_hundred_groups_in_use_hold_nothing)
 {
 	run(used_rank, NULL);
 }
 
-int main(int argc, char **argv)
+PROGRAM(groups, "shm|tcp|mixed [TEST [TIMES [SEED]]]")
 {
-	static const struct plain_case tests[] = {
-	        PLAIN_CASE(overlapping_groups_of_every_size),
-	        PLAIN_CASE(equal_members_with_equal_and_other_tags),
-	        PLAIN_CASE(messages_before_the_ranks_are_numbered_anew),
-	        PLAIN_CASE(others_call_the_parent_meanwhile),
-	        PLAIN_CASE(lists_that_are_refused),
-	        PLAIN_CASE(a_member_that_never_comes_is_named),
-	        PLAIN_CASE(tags_in_different_orders_end_by_name),
-	        PLAIN_CASE(an_abort_of_the_parent_ends_the_creation),
-	        PLAIN_CASE(a_death_while_groups_are_made),
-	        PLAIN_CASE(two_hundred_groups_cost_little),
-	        PLAIN_CASE(two_hundred_groups_in_use_hold_nothing),
-	};
-
-	if (argc < 2) {
-		fprintf(stderr, "usage: groups shm|tcp|mixed [TEST [TIMES [SEED]]]\n");
-		return 2;
-	}
+	if (argc < 2)
+		return -1;
 	transport = argv[1];
 	if (argc > 3)
 		times = atoi(argv[3]);
 	if (argc > 4)
 		seed = strtoull(argv[4], NULL, 0);
 	shared = meeting_page(sizeof(*shared));
-	plain_run_cases("", tests, sizeof(tests) / sizeof(tests[0]), argc > 2 ? argv[2] : NULL);
-	return plain_summary();
+	return 2;
 }

@@ -11,7 +11,6 @@
  *
  * usage: groups_random shm|tcp|mixed [SEED [PROGRAMS]]
  */
-#define PLAIN_OWN_MAIN
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -490,7 +489,7 @@ static void run_program(const struct program *p)
 static uint64_t first_seed = 1;
 static int programs = 25;
 
-static void random_programs(void)
+TEST(groups_random, random_programs)
 {
 	static const char *const names[] = {"all live", "one is killed", "one stays away"};
 	int made[3] = {0}, hit = 0, groups = 0;
@@ -517,18 +516,15 @@ static void random_programs(void)
 	       (unsigned long long)first_seed, groups, made[0], names[0], made[1], names[1], hit, made[2], names[2]);
 }
 
-int main(int argc, char **argv)
+PROGRAM(groups_random, "shm|tcp|mixed [SEED [PROGRAMS]]")
 {
-	if (argc < 2) {
-		fprintf(stderr, "usage: %s shm|tcp|mixed [SEED [PROGRAMS]]\n", argv[0]);
-		return 64;
-	}
+	if (argc < 2)
+		return -1;
 	transport = argv[1];
 	if (argc > 2)
 		first_seed = strtoull(argv[2], NULL, 0);
 	if (argc > 3)
 		programs = atoi(argv[3]);
 	shared = meeting_page(sizeof(*shared));
-	PLAIN_RUN(random_programs);
-	return plain_summary();
+	return argc;
 }

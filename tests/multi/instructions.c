@@ -3,7 +3,6 @@
  * ranks over shared memory, of which rank 0 is traced, one instruction after another, from before the call until
  * after it. A count, not a time; the least of a few calls, since a peer that was held up is waited for.
  */
-#define PLAIN_OWN_MAIN
 #include <signal.h>
 #include <stdbool.h>
 #include <stdlib.h>
@@ -95,7 +94,7 @@ static int count_call(pid_t child)
 	return steps;
 }
 
-static void eight_bytes_of_two_ranks(void)
+TEST(instructions, eight_bytes_of_two_ranks)
 {
 	int least = STEPS_MAX, status;
 	pid_t pids[2];
@@ -125,9 +124,8 @@ static void eight_bytes_of_two_ranks(void)
 	CHECK(least <= LIMIT, "%d instructions, at most %d", least, LIMIT);
 }
 
-int main(void)
+PROGRAM(instructions, "")
 {
 	shared = meeting_page(sizeof(*shared));
-	PLAIN_RUN(eight_bytes_of_two_ranks);
-	return plain_summary();
+	return argc;
 }

@@ -4,7 +4,6 @@
  * for coll_mem_alloc() by many communicators. Turns are skipped by writing the words as they
  * would be then. Ranks are threads.
  */
-#define PLAIN_OWN_MAIN
 #include <sched.h>
 
 #include "core/comm.h"
@@ -151,39 +150,34 @@ static void run_ranks(int n, rank_fn fn, const void *arg)
 	each_rank(comms, n, destroys, NULL);
 }
 
-static void after_half_of_all_turns(void)
+TEST(intra_far, after_half_of_all_turns)
 {
 	run_ranks(RANKS, far_on, &(uint32_t){2200000000});
 }
 
-static void after_all_but_some_turns(void)
+TEST(intra_far, after_all_but_some_turns)
 {
 	run_ranks(RANKS, far_on, &(uint32_t){UINT32_MAX - 100});
 }
 
-static void turn_0_comes_again(void)
+TEST(intra_far, turn_0_comes_again)
 {
 	run_ranks(RANKS, numbers_begin_again, NULL);
 }
 
-static void all_have_the_same_nan(void)
+TEST(intra_far, all_have_the_same_nan)
 {
 	run_ranks(2, sum_of_nans, NULL);
 	CHECK(nan_sums[0] == nan_sums[1], "%08x, %08x", nan_sums[0], nan_sums[1]);
 }
 
-static void many_leave_memory(void)
+TEST(intra_far, many_leave_memory)
 {
 	run_ranks(2, many, NULL);
 }
 
-int main(int argc, char **argv)
+PROGRAM(intra_far, "")
 {
 	threads_over("shm");
-	PLAIN_RUN(after_half_of_all_turns);
-	PLAIN_RUN(after_all_but_some_turns);
-	PLAIN_RUN(turn_0_comes_again);
-	PLAIN_RUN(all_have_the_same_nan);
-	PLAIN_RUN(many_leave_memory);
-	return plain_summary();
+	return argc;
 }

@@ -63,7 +63,7 @@ static void with(const char *setting, bool intranode)
 	further[0] = NULL;
 }
 
-static void by_default(void)
+TEST(intranode, by_default)
 {
 	with("COLL_INTRA_BYTES=64K", true);
 	with("COLL_ALGO=auto", true);
@@ -123,7 +123,7 @@ static void send_block(coll_comm *comm, int *in, int *out, size_t count, int cal
 }
 
 /* Of one tile, of some, of a part of one behind some, and sums between them, with ranks that come late. */
-static void blocks_by_tiles(coll_comm *comm, int rank, void *arg)
+TEST_OF_RANKS(intranode, long_blocks, 3, RANKS_MAX)
 {
 	const size_t counts[] = {16385, 32768, 32769, 100000};
 	const bool intranode = comm->facts.oversubscribed;
@@ -149,13 +149,7 @@ static void blocks_by_tiles(coll_comm *comm, int rank, void *arg)
 	free(out);
 }
 
-static void long_blocks(void)
-{
-	for (int n = 3; n <= RANKS_MAX; n++)
-		run_ranks(n, blocks_by_tiles, NULL);
-}
-
-static void forbidden(void)
+TEST(intranode, forbidden)
 {
 	with("COLL_INTRA=0", false);
 	with("COLL_INTRA_BYTES=0", false);
@@ -163,7 +157,7 @@ static void forbidden(void)
 }
 
 /* A rank that cannot share memory: here one whose transport is wrapped. */
-static void one_rank_cannot(void)
+TEST(intranode, one_rank_cannot)
 {
 	with("COLL_HOOK=delay:us=1,every=1000000,rank=1", false);
 }
@@ -187,14 +181,14 @@ static void mixture(coll_comm *comm, int rank, void *arg)
 	}
 }
 
-static void beside_plans(void)
+TEST(intranode, beside_plans)
 {
 	for (int n = 2; n <= RANKS_MAX; n++)
 		run_ranks(n, mixture, NULL);
 }
 
 /* A root runs ahead of its readers, but not by more than there is room for. */
-static void roots_run_ahead(coll_comm *comm, int rank, void *arg)
+TEST_OF_RANKS(intranode, rooted, 2, RANKS_MAX)
 {
 	enum { CALLS = 200 };
 	int *x = malloc(2000 * sizeof(*x));
@@ -215,7 +209,7 @@ static void roots_run_ahead(coll_comm *comm, int rank, void *arg)
 
 /* Every root in turn, or the same one for long, between calls of other kinds: nothing of it is sent in frames. The
  * shortest way, and the one that goes on elsewhere when a rank is late. */
-static void roots_change(coll_comm *comm, int rank, void *arg)
+TEST_OF_RANKS(intranode, roots_by_hand, 2, RANKS_MAX)
 {
 	enum { CALLS = 3000 };
 	enum { SIZES = 10, MOST = 8192 };
@@ -251,12 +245,6 @@ static void roots_change(coll_comm *comm, int rank, void *arg)
 		CHECK(comm->fastpath[coll_fastpath_place(COLL_KIND_BROADCAST, root)].memo, "%d ranks, root %d", size,
 		      root);
 	free(x);
-}
-
-static void roots_by_hand(void)
-{
-	for (int n = 2; n <= RANKS_MAX; n++)
-		run_ranks(n, roots_change, NULL);
 }
 
 /* Which is lost when the place is taken over by another call. */
@@ -307,20 +295,14 @@ static void two_shapes(coll_comm *comm, int rank, void *arg)
 	}
 }
 
-static void roots_are_remembered(void)
+TEST(intranode, roots_are_remembered)
 {
 	run_ranks(RANKS_MAX, each_root, NULL);
 	run_ranks(2, two_shapes, NULL);
 }
 
-static void rooted(void)
-{
-	for (int n = 2; n <= RANKS_MAX; n++)
-		run_ranks(n, roots_run_ahead, NULL);
-}
-
 /* After lengths that only two know the next call in which all hear from all is a plan's. */
-static void after_pairwise(coll_comm *comm, int rank, void *arg)
+TEST_OF_RANKS(intranode, strays_are_looked_for, 2, RANKS_MAX)
 {
 	size_t counts[RANKS_MAX];
 	int in[RANKS_MAX], out[RANKS_MAX];
@@ -333,12 +315,6 @@ static void after_pairwise(coll_comm *comm, int rank, void *arg)
 		CHECK(frames_of(comm, rank, N, 1) > 0);
 		CHECK(frames_of(comm, rank, N, 3) == 0);
 	}
-}
-
-static void strays_are_looked_for(void)
-{
-	for (int n = 2; n <= RANKS_MAX; n++)
-		run_ranks(n, after_pairwise, NULL);
 }
 
 /* More communicators than a transport has places for: a region needs its place only until all ranks map it. */
@@ -360,25 +336,9 @@ static void many(coll_comm *comm, int rank, void *arg)
 	OK(comm, coll_comm_destroy(&c[0]));
 }
 
-static void more_communicators_than_places(void)
+TEST(intranode, more_communicators_than_places)
 {
 	run_ranks(2, many, NULL);
 }
 
-int main(int argc, char **argv)
-{
-	static const struct plain_case tests[] = {
-	        PLAIN_CASE(by_default),
-	        PLAIN_CASE(long_blocks),
-	        PLAIN_CASE(forbidden),
-	        PLAIN_CASE(one_rank_cannot),
-	        PLAIN_CASE(beside_plans),
-	        PLAIN_CASE(rooted),
-	        PLAIN_CASE(roots_by_hand),
-	        PLAIN_CASE(roots_are_remembered),
-	        PLAIN_CASE(strays_are_looked_for),
-	        PLAIN_CASE(more_communicators_than_places),
-	};
-
-	return run_cases(tests, sizeof(tests) / sizeof(tests[0]), argc, argv);
-}
+ASYNC_PROGRAM(intranode)

@@ -4,7 +4,6 @@
  *
  * usage: log_lines TRANSPORT [PART-OF-A-TEST'S-NAME]
  */
-#define PLAIN_OWN_MAIN
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -35,7 +34,7 @@ static void say_nothing(void *arg, int level, const char *line)
 {
 }
 
-static void log_lines_arrive(void)
+TEST(log_lines, log_lines_arrive)
 {
 	const char *settings[] = {transports, "COLL_DEBUG=debug", NULL};
 	const char *wrong[] = {"COLL_TIMEOUT_MS=soon", NULL};
@@ -60,7 +59,7 @@ static void log_lines_arrive(void)
 }
 
 /* What was logged is in the file at once, not when the process ends well. */
-static void log_file_is_current(void)
+TEST(log_lines, log_file_is_current)
 {
 	char path[] = "/tmp/coll-contracts-XXXXXX", setting[64], line[256] = "";
 	const char *settings[] = {transports, "COLL_DEBUG=info", setting, NULL};
@@ -80,7 +79,7 @@ static void log_file_is_current(void)
 }
 
 /* Numbers that mean nothing are told by name, not taken for very large ones. */
-static void settings_out_of_range(void)
+TEST(log_lines, settings_out_of_range)
 {
 	static const char *const bad[] = {"COLL_TIMEOUT_MS=0",
 	                                  "COLL_ARRIVAL_TIMEOUT_MS=-5",
@@ -164,7 +163,7 @@ static void wait_or_stay_away(coll_comm **comm, int rank, void *arg)
 	atomic_store(&p->over, 1);
 }
 
-static void a_log_function_may_abort(void)
+TEST(log_lines, a_log_function_may_abort)
 {
 	const char *settings[] = {transports, "COLL_WARN_MS=100", NULL};
 
@@ -189,17 +188,8 @@ static void a_log_function_may_abort(void)
 	}
 }
 
-int main(int argc, char **argv)
+PROGRAM(log_lines, "TRANSPORT")
 {
-	static const struct plain_case tests[] = {
-	        PLAIN_CASE(log_lines_arrive),
-	        PLAIN_CASE(log_file_is_current),
-	        PLAIN_CASE(settings_out_of_range),
-	        PLAIN_CASE(a_log_function_may_abort),
-	};
-	const char *only = argc > 2 ? argv[2] : NULL;
-
 	threads_over(argc > 1 ? argv[1] : "loop");
-	plain_run_cases("", tests, sizeof(tests) / sizeof(tests[0]), only);
-	return plain_summary();
+	return 2;
 }

@@ -4,7 +4,6 @@
  *
  * usage: many_death [RANKS]
  */
-#define PLAIN_OWN_MAIN
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
@@ -109,13 +108,13 @@ static void dies(enum which which, int victim, int root)
 	CHECK(pid > 0 && waitpid(pid, &status, 0) == pid && status == 0);
 }
 
-static void owner_dies(void)
+TEST(many_death, owner_dies)
 {
 	dies(REDUCE_SHORT, 0, 0);
 	dies(REDUCE_LONG, 0, 0);
 }
 
-static void anybody_dies(void)
+TEST(many_death, anybody_dies)
 {
 	dies(REDUCE_SHORT, ranks - 2, 0);
 	dies(REDUCE_LONG, 7, 0);
@@ -124,18 +123,15 @@ static void anybody_dies(void)
 	dies(BROADCAST_FIRST, 9, 9);
 }
 
-static void root_dies(void)
+TEST(many_death, root_dies)
 {
 	dies(BROADCAST_LONG, 4, 4);
 	dies(TO_ROOT, 9, 9);
 }
 
-int main(int argc, char **argv)
+PROGRAM(many_death, "")
 {
 	if (argc > 1)
 		ranks = atoi(argv[1]);
-	PLAIN_RUN(owner_dies);
-	PLAIN_RUN(anybody_dies);
-	PLAIN_RUN(root_dies);
-	return plain_summary();
+	return argc;
 }

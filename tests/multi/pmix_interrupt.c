@@ -2,7 +2,6 @@
  * The interrupt hook of a creation that waits in PMIx for ranks that do not come. libpmix is that of pmix_stub.c, found
  * through LD_LIBRARY_PATH: its fence never ends, and its finalize blocks.
  */
-#define PLAIN_OWN_MAIN
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -22,7 +21,7 @@ static int third_time(void *arg)
 	return asked == 3;
 }
 
-static void the_hook_ends_the_fence(void)
+TEST(pmix_interrupt, the_hook_ends_the_fence)
 {
 	struct coll_error_box err = {0};
 	char text[64] = "the root's address";
@@ -38,9 +37,8 @@ static void the_hook_ends_the_fence(void)
 	      (unsigned long long)took);
 }
 
-int main(void)
+PROGRAM(pmix_interrupt, "")
 {
 	alarm(100); /* a call that is not interrupted blocks for ever */
-	PLAIN_RUN(the_hook_ends_the_fence);
-	return plain_summary();
+	return argc;
 }

@@ -7,7 +7,6 @@
  *
  * usage: rows TRANSPORT [RANKS...]
  */
-#define PLAIN_OWN_MAIN
 #include <pthread.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -259,7 +258,7 @@ static void run_rows(void)
 	}
 }
 
-int main(int argc, char **argv)
+PROGRAM(rows, "TRANSPORT [RANKS...]")
 {
 	static const int sizes[] = {1, 2, 3, 4, 5, 7};
 
@@ -267,12 +266,12 @@ int main(int argc, char **argv)
 	for (int i = 2; i < argc; i++) {
 		nranks = atoi(argv[i]);
 		if (nranks < 1 || nranks > RANKS_MAX)
-			return 2;
+			return -1;
 		run_rows();
 	}
 	for (size_t i = 0; argc < 3 && i < sizeof(sizes) / sizeof(sizes[0]); i++) {
 		nranks = sizes[i];
 		run_rows();
 	}
-	return plain_summary();
+	return argc;
 }

@@ -5,7 +5,6 @@
  *
  * usage: splits TRANSPORT [PART-OF-A-TEST'S-NAME [PARTITIONS [SEED]]]
  */
-#define PLAIN_OWN_MAIN
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -211,13 +210,13 @@ static void partition_rank(struct rank *me)
 	coll_comm_destroy(me->world);
 }
 
-static void sixteen_ranks_in_every_partition(void)
+TEST(splits, sixteen_ranks_in_every_partition)
 {
 	forget_ids();
 	run(16, partition_rank, NULL);
 }
 
-static void five_ranks_in_every_partition(void)
+TEST(splits, five_ranks_in_every_partition)
 {
 	forget_ids();
 	run(5, partition_rank, NULL);
@@ -251,7 +250,7 @@ static void interleaved_rank(struct rank *me)
 	CHECK(coll_clock_ns() - begun < 60 * (uint64_t)1000000000);
 }
 
-static void interleaved_calls_and_ends(void)
+TEST(splits, interleaved_calls_and_ends)
 {
 	forget_ids();
 	run(4, interleaved_rank, NULL);
@@ -297,7 +296,7 @@ static void threads_rank(struct rank *me)
 	coll_comm_destroy(me->world);
 }
 
-static void threads_own_children(void)
+TEST(splits, threads_own_children)
 {
 	run(3, threads_rank, NULL);
 }
@@ -353,7 +352,7 @@ static void lists_rank(struct rank *me)
 	coll_comm_destroy(me->world);
 }
 
-static void lists_of_ranks(void)
+TEST(splits, lists_of_ranks)
 {
 	run(5, lists_rank, NULL);
 }
@@ -373,7 +372,7 @@ static void refusals_rank(struct rank *me)
 	coll_comm_destroy(me->world);
 }
 
-static void refused_on_all_ranks(void)
+TEST(splits, refused_on_all_ranks)
 {
 	run(3, refusals_rank, NULL);
 }
@@ -402,7 +401,7 @@ static void differ_rank(struct rank *me)
 	coll_comm_destroy(me->world);
 }
 
-static void a_split_is_not_an_all_reduce(void)
+TEST(splits, a_split_is_not_an_all_reduce)
 {
 	run(2, differ_rank, NULL);
 }
@@ -432,7 +431,7 @@ static void abort_rank(struct rank *me)
 	coll_comm_destroy(me->world);
 }
 
-static void an_abort_is_the_child_s(void)
+TEST(splits, an_abort_is_the_child_s)
 {
 	run(3, abort_rank, NULL);
 }
@@ -460,36 +459,21 @@ static void gone_rank(struct rank *me)
 	coll_comm_destroy(me->world);
 }
 
-static void calls_on_what_is_gone(void)
+TEST(splits, calls_on_what_is_gone)
 {
 	for (int pair = 0; pair < 2; pair++)
 		run(2, gone_rank, &pair);
 }
 
-int main(int argc, char **argv)
+PROGRAM(splits, "TRANSPORT [TEST [PARTITIONS [SEED]]]")
 {
-	static const struct plain_case tests[] = {
-	        PLAIN_CASE(a_split_is_not_an_all_reduce),
-	        PLAIN_CASE(refused_on_all_ranks),
-	        PLAIN_CASE(lists_of_ranks),
-	        PLAIN_CASE(an_abort_is_the_child_s),
-	        PLAIN_CASE(calls_on_what_is_gone),
-	        PLAIN_CASE(interleaved_calls_and_ends),
-	        PLAIN_CASE(threads_own_children),
-	        PLAIN_CASE(five_ranks_in_every_partition),
-	        PLAIN_CASE(sixteen_ranks_in_every_partition),
-	};
-
-	if (argc < 2) {
-		fprintf(stderr, "usage: splits TRANSPORT [TEST [PARTITIONS [SEED]]]\n");
-		return 2;
-	}
+	if (argc < 2)
+		return -1;
 	snprintf(transports, sizeof(transports), "COLL_TRANSPORTS=%s", argv[1]);
 	if (argc > 3)
 		partitions = atoi(argv[3]);
 	if (argc > 4)
 		seed = strtoull(argv[4], NULL, 0);
 	printf("seed %llu, %d partitions\n", (unsigned long long)seed, partitions);
-	plain_run_cases("splits", tests, sizeof(tests) / sizeof(tests[0]), argc > 2 ? argv[2] : NULL);
-	return plain_summary();
+	return 2;
 }

@@ -65,7 +65,7 @@ static void lengths(coll_comm *comm, int rank, void *arg)
 		}
 }
 
-static void test_lengths(void)
+TEST(tags, lengths)
 {
 	run_ranks(2, lengths, NULL);
 }
@@ -92,7 +92,7 @@ static void before_a_barrier(coll_comm *comm, int rank, void *arg)
 	OK(comm, coll_barrier(comm, NULL));
 }
 
-static void test_before_a_barrier(void)
+TEST(tags, before_a_barrier)
 {
 	run_ranks(4, before_a_barrier, NULL);
 }
@@ -136,7 +136,7 @@ static void order(coll_comm *comm, int rank, void *arg)
 	OK(comm, coll_stream_destroy(&s));
 }
 
-static void test_order(void)
+TEST(tags, order)
 {
 	run_ranks(2, order, NULL);
 }
@@ -163,7 +163,7 @@ static void apart(coll_comm *comm, int rank, void *arg)
 	CHECK(got == 20 + other);
 }
 
-static void test_apart(void)
+TEST(tags, apart)
 {
 	run_ranks(2, apart, NULL);
 }
@@ -187,7 +187,7 @@ static void ring(coll_comm *comm, int rank, void *arg)
 	free(in);
 }
 
-static void test_ring(void)
+TEST(tags, ring)
 {
 	run_ranks(5, ring, NULL);
 }
@@ -228,7 +228,7 @@ static void to_itself(coll_comm *comm, int rank, void *arg)
 	free(back);
 }
 
-static void test_to_itself(void)
+TEST(tags, to_itself)
 {
 	run_ranks(1, to_itself, NULL);
 	run_ranks(3, to_itself, NULL);
@@ -301,7 +301,7 @@ static void destroy_with_messages_to_itself(coll_comm *comm, int rank, void *arg
 	free(big);
 }
 
-static void test_unreceived_by_itself(void)
+TEST(tags, unreceived_by_itself)
 {
 	struct ended ended[RANKS_MAX] = {{NULL}};
 	struct rank ranks[RANKS_MAX];
@@ -344,7 +344,7 @@ static void in_groups(coll_comm *comm, int rank, void *arg)
 	free(out);
 }
 
-static void test_in_groups(void)
+TEST(tags, in_groups)
 {
 	run_ranks(4, in_groups, NULL);
 }
@@ -390,7 +390,7 @@ static void misfits(coll_comm *comm, int rank, void *arg)
 	OK(comm, coll_barrier(comm, NULL));
 }
 
-static void test_misfits(void)
+TEST(tags, misfits)
 {
 	run_ranks(2, misfits, NULL);
 }
@@ -422,7 +422,7 @@ static void refused(coll_comm *comm, int rank, void *arg)
 	OK(comm, coll_barrier(comm, NULL));
 }
 
-static void test_refused(void)
+TEST(tags, refused)
 {
 	run_ranks(2, refused, NULL);
 }
@@ -473,7 +473,7 @@ static void cancelled(coll_comm *comm, int rank, void *arg)
 	}
 }
 
-static void test_cancelled(void)
+TEST(tags, cancelled)
 {
 	run_ranks(2, cancelled, NULL);
 }
@@ -483,7 +483,7 @@ static void expect_nothing(coll_comm *comm, int rank, void *arg)
 }
 
 /* Destroy does not wait for receives that have no message. Their handles stay good. */
-static void test_destroy_cancels(void)
+TEST(tags, destroy_cancels)
 {
 	enum { N = 3 };
 	coll_comm *comms[RANKS_MAX];
@@ -552,7 +552,7 @@ static void flood(coll_comm *comm, int rank, void *arg)
 	CHECK(coll_tags_pool_bytes(comm) == 0);
 }
 
-static void test_flood(void)
+TEST(tags, flood)
 {
 	run_ranks(2, flood, NULL);
 }
@@ -583,7 +583,7 @@ static void unwanted(coll_comm *comm, int rank, void *arg)
 	free(out);
 }
 
-static void test_unwanted(void)
+TEST(tags, unwanted)
 {
 	run_ranks(2, unwanted, NULL);
 }
@@ -611,7 +611,7 @@ static void late(coll_comm *comm, int rank, void *arg)
 	free(x);
 }
 
-static void test_late(void)
+TEST(tags, late)
 {
 	run_ranks_badly(2, late, NULL, "COLL_ARRIVAL_TIMEOUT_MS=700");
 	run_ranks_badly(2, late, &transports, "COLL_ARRIVAL_TIMEOUT_MS=700");
@@ -643,7 +643,7 @@ static void late_in_slices(coll_comm *comm, int rank, void *arg)
 	}
 }
 
-static void test_late_in_slices(void)
+TEST(tags, late_in_slices)
 {
 	run_ranks_badly(2, late_in_slices, &transports, "COLL_ARRIVAL_TIMEOUT_MS=700");
 }
@@ -667,7 +667,7 @@ static void idle(coll_comm *comm, int rank, void *arg)
 	CHECK(coll_request_wait(&named, -1, NULL) == COLL_ERR_CANCELLED);
 }
 
-static void test_idle(void)
+TEST(tags, idle)
 {
 	further[0] = "COLL_ARRIVAL_TIMEOUT_MS=900";
 	run_ranks(3, idle, NULL);
@@ -700,7 +700,7 @@ static void aborted(coll_comm *comm, int rank, void *arg)
 	free(x);
 }
 
-static void test_aborted(void)
+TEST(tags, aborted)
 {
 	run_ranks_badly(3, aborted, NULL, NULL);
 }
@@ -737,7 +737,7 @@ static void damaged(coll_comm *comm, int rank, void *arg)
 	free(x);
 }
 
-static void test_damaged(void)
+TEST(tags, damaged)
 {
 	char hook[80];
 
@@ -786,35 +786,9 @@ static void threads(coll_comm *comm, int rank, void *arg)
 	}
 }
 
-static void test_threads(void)
+TEST(tags, threads)
 {
 	run_ranks(2, threads, NULL);
 }
 
-int main(int argc, char **argv)
-{
-	static const struct plain_case cases[] = {
-	        {"lengths", test_lengths},
-	        {"before_a_barrier", test_before_a_barrier},
-	        {"order", test_order},
-	        {"apart", test_apart},
-	        {"ring", test_ring},
-	        {"to_itself", test_to_itself},
-	        {"unreceived_by_itself", test_unreceived_by_itself},
-	        {"in_groups", test_in_groups},
-	        {"misfits", test_misfits},
-	        {"refused", test_refused},
-	        {"cancelled", test_cancelled},
-	        {"destroy_cancels", test_destroy_cancels},
-	        {"flood", test_flood},
-	        {"unwanted", test_unwanted},
-	        {"late", test_late},
-	        {"late_in_slices", test_late_in_slices},
-	        {"idle", test_idle},
-	        {"aborted", test_aborted},
-	        {"damaged", test_damaged},
-	        {"threads", test_threads},
-	};
-
-	return run_cases(cases, sizeof(cases) / sizeof(cases[0]), argc, argv);
-}
+ASYNC_PROGRAM(tags)

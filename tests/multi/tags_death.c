@@ -4,7 +4,6 @@
  *
  * usage: tags_death shm|tcp|mixed (mixed: every other rank on another host by name)
  */
-#define PLAIN_OWN_MAIN
 #include <signal.h>
 #include <sys/wait.h>
 
@@ -103,20 +102,17 @@ static void run(int round)
 	}
 }
 
-static void test_killed(void)
+TEST(tags_death, test_killed)
 {
 	for (int round = 0; round < 8; round++)
 		run(round);
 }
 
-int main(int argc, char **argv)
+PROGRAM(tags_death, "shm|tcp|mixed")
 {
-	if (argc < 2) {
-		fprintf(stderr, "usage: %s shm|tcp|mixed\n", argv[0]);
-		return 64;
-	}
+	if (argc < 2)
+		return -1;
 	transport = argv[1];
 	shared = meeting_page(sizeof(*shared));
-	PLAIN_RUN(test_killed);
-	return plain_summary();
+	return argc;
 }

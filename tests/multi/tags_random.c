@@ -16,7 +16,6 @@
  * usage: tags_random TRANSPORT [SEED [PROGRAMS]]
  *        tags_random planted: built with the defects of base/planted.h, it must find each of them
  */
-#define PLAIN_OWN_MAIN
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -489,12 +488,10 @@ static void test_planted(void)
 }
 #endif
 
-int main(int argc, char **argv)
+PROGRAM(tags_random, "TRANSPORT|planted [SEED [PROGRAMS]]")
 {
-	if (argc < 2) {
-		fprintf(stderr, "usage: %s TRANSPORT|planted [SEED [PROGRAMS]]\n", argv[0]);
-		return 64;
-	}
+	if (argc < 2)
+		return -1;
 	if (argc > 2)
 		first_seed = strtoull(argv[2], NULL, 10);
 	if (argc > 3)
@@ -505,5 +502,5 @@ int main(int argc, char **argv)
 		PLAIN_RUN(test_planted);
 	else
 		PLAIN_RUN(test_programs);
-	return plain_summary();
+	return argc;
 }

@@ -115,7 +115,7 @@ static void one_shape(coll_comm *comm, int rank, int kind, size_t bytes)
 		CHECK(!is_plan(&chain, plain), "%s: %s in:%s", what, plain, chain.text);
 }
 
-static void all_shapes(coll_comm *comm, int rank, void *arg)
+TEST_OF_RANKS(ways, the_way_that_ran_is_one_explained, 2, RANKS)
 {
 	static const size_t sizes[] = {8,        48,        256,       1024,    8192,   32 << 10,
 	                               64 << 10, 128 << 10, 256 << 10, 1 << 20, 4 << 20};
@@ -125,12 +125,6 @@ static void all_shapes(coll_comm *comm, int rank, void *arg)
 			one_shape(comm, rank, kind, sizes[i]);
 	OK(comm, coll_barrier(comm, NULL));
 	CHECK(strcmp(last_way(comm), "eager-line") == 0, "%s", last_way(comm));
-}
-
-static void the_way_that_ran_is_one_explained(void)
-{
-	for (int n = 2; n <= RANKS; n++)
-		run_ranks(n, all_shapes, NULL);
 }
 
 /* ---- Named outright ---- */
@@ -161,7 +155,7 @@ static void each_expected(const struct expected *e, size_t n, const char *settin
 	further[0] = NULL;
 }
 
-static void plain_buffers_go_as_the_table_says(void)
+TEST(ways, plain_buffers_go_as_the_table_says)
 {
 	static const struct expected cached[] = {
 	        {2, ALL_REDUCE, 8, "eager-line"},        {3, ALL_REDUCE, 400, "eager-lines"},
@@ -178,7 +172,7 @@ static void plain_buffers_go_as_the_table_says(void)
 	each_expected(cma, sizeof(cma) / sizeof(*cma), "COLL_SHM_COPY=cma");
 }
 
-static void plans_go_by_the_algorithms_name(void)
+TEST(ways, plans_go_by_the_algorithms_name)
 {
 	static const struct expected ring[] = {{3, ALL_REDUCE, 8, "ring"}, {2, ALL_REDUCE, 1 << 20, "ring"}};
 	static const struct expected tree[] = {{3, BROADCAST, 1 << 20, "tree"}};
@@ -195,7 +189,7 @@ static void is_on_record(coll_comm *comm, int rank, const char *issued, const ch
 	CHECK(strcmp(last_way(comm), want) == 0, "rank %d, %s: %s, not %s", rank, issued, last_way(comm), want);
 }
 
-static void in_every_manner(coll_comm *comm, int rank, void *arg)
+TEST_OF_RANKS(ways, however_it_is_issued, 2, 2)
 {
 	enum { SMALL = 256, LARGE = 1 << 18 };
 	float *x = calloc(LARGE, sizeof(*x)), *y = calloc(LARGE, sizeof(*y));
@@ -233,11 +227,6 @@ static void in_every_manner(coll_comm *comm, int rank, void *arg)
 	free(y);
 }
 
-static void however_it_is_issued(void)
-{
-	run_ranks(2, in_every_manner, NULL);
-}
-
 /* ---- None ---- */
 
 static void without_a_call(coll_comm *comm, int rank, void *arg)
@@ -245,21 +234,10 @@ static void without_a_call(coll_comm *comm, int rank, void *arg)
 	CHECK(coll_comm_last_way(comm) == NULL, "rank %d: %s", rank, coll_comm_last_way(comm));
 }
 
-static void none_is_on_record(void)
+TEST(ways, none_is_on_record)
 {
 	CHECK(coll_comm_last_way(NULL) == NULL);
 	run_ranks(2, without_a_call, NULL);
 }
 
-int main(int argc, char **argv)
-{
-	static const struct plain_case tests[] = {
-	        PLAIN_CASE(the_way_that_ran_is_one_explained),
-	        PLAIN_CASE(plain_buffers_go_as_the_table_says),
-	        PLAIN_CASE(plans_go_by_the_algorithms_name),
-	        PLAIN_CASE(however_it_is_issued),
-	        PLAIN_CASE(none_is_on_record),
-	};
-
-	return run_cases(tests, sizeof(tests) / sizeof(tests[0]), argc, argv);
-}
+ASYNC_PROGRAM(ways)

@@ -122,7 +122,7 @@ static const enum coll_kind kinds[] = {COLL_KIND_ALL_REDUCE, COLL_KIND_BROADCAST
                                        COLL_KIND_REDUCE_SCATTER, COLL_KIND_ALL_TO_ALL};
 enum { KINDS = sizeof(kinds) / sizeof(kinds[0]) };
 
-static void all_shapes(coll_comm *comm, int rank, void *arg)
+TEST_OF_RANKS(zero_copy, wherever_buffers_begin, 2, RANKS_MAX)
 {
 	static const size_t counts[] = {16400, 20000, 32771, 65537, 262144};
 	static const size_t shifts[] = {0, 4, 64, 2048, 4092};
@@ -148,12 +148,6 @@ static void all_shapes(coll_comm *comm, int rank, void *arg)
 	CHECK(frames(comm) == 0);
 }
 
-static void wherever_buffers_begin(void)
-{
-	for (int n = 2; n <= RANKS_MAX; n++)
-		run_ranks(n, all_shapes, NULL);
-}
-
 /* What others read is overwritten by what comes from them, on any of the ranks: nobody reads it where it lies. */
 static void on_what_is_sent(coll_comm *comm, int rank, void *arg)
 {
@@ -171,7 +165,7 @@ static void on_what_is_sent(coll_comm *comm, int rank, void *arg)
 	CHECK(stats(comm).direct == 0 && stats(comm).cma_read == 0);
 }
 
-static void all_to_all_in_place(void)
+TEST(zero_copy, all_to_all_in_place)
 {
 	for (int n = 2; n <= RANKS_MAX; n++)
 		for (int i = 0; i < 2; i++)
@@ -179,7 +173,7 @@ static void all_to_all_in_place(void)
 }
 
 /* Sums that depend on their order are the same bits everywhere. */
-static void same_bits(coll_comm *comm, int rank, void *arg)
+TEST_OF_RANKS(zero_copy, the_same_bits_on_all_ranks, 2, RANKS_MAX)
 {
 	enum { N = 50000 };
 	const int size = coll_comm_size(comm);
@@ -203,16 +197,10 @@ static void same_bits(coll_comm *comm, int rank, void *arg)
 	drop(comm, &b);
 }
 
-static void the_same_bits_on_all_ranks(void)
-{
-	for (int n = 2; n <= RANKS_MAX; n++)
-		run_ranks(n, same_bits, NULL);
-}
-
 /* ---- Counts ---- */
 
 /* Each byte of input is read once, each byte of a result is written once, by somebody. */
-static void counted(coll_comm *comm, int rank, void *arg)
+TEST_OF_RANKS(zero_copy, each_byte_once, 2, RANKS_MAX)
 {
 	enum { N = 1 << 20 };
 	const int size = coll_comm_size(comm);
@@ -236,15 +224,9 @@ static void counted(coll_comm *comm, int rank, void *arg)
 	drop(comm, &b);
 }
 
-static void each_byte_once(void)
-{
-	for (int n = 2; n <= RANKS_MAX; n++)
-		run_ranks(n, counted, NULL);
-}
-
 /* Of two ranks, root 0: what the root stores of the other's result is whole pages of its last half, if that is mapped
  * and the root has nothing to copy for itself. */
-static void halved(coll_comm *comm, int rank, void *arg)
+TEST_OF_RANKS(zero_copy, both_ranks_make_a_broadcast, 2, 2)
 {
 	enum { N = 1 << 20, SHIFT = 64 };
 
@@ -268,11 +250,6 @@ static void halved(coll_comm *comm, int rank, void *arg)
 	}
 }
 
-static void both_ranks_make_a_broadcast(void)
-{
-	run_ranks(2, halved, NULL);
-}
-
 /* ---- Stores ---- */
 
 enum { VECTOR = 1 << 20 };
@@ -289,7 +266,7 @@ static uint64_t streamed_by(coll_comm *comm, const char *in, char *out, int call
 	return sum / VECTOR;
 }
 
-static void stored(coll_comm *comm, int rank, void *arg)
+TEST_OF_RANKS(zero_copy, stores_past_the_caches_are_tried_where_they_may_gain, 2, RANKS_MAX)
 {
 	const uint64_t size = (uint64_t)coll_comm_size(comm);
 	struct coll_nt *s = &comm->collective.nt;
@@ -310,15 +287,9 @@ static void stored(coll_comm *comm, int rank, void *arg)
 	drop(comm, &b);
 }
 
-static void stores_past_the_caches_are_tried_where_they_may_gain(void)
-{
-	for (int n = 2; n <= RANKS_MAX; n++)
-		run_ranks(n, stored, NULL);
-}
-
 /* ---- All or none ---- */
 
-static void one_is_plain(coll_comm *comm, int rank, void *arg)
+TEST_OF_RANKS(zero_copy, plain_memory_anywhere_is_a_plan, 2, RANKS_MAX)
 {
 	struct coll_intra_stats s;
 
@@ -338,14 +309,8 @@ static void one_is_plain(coll_comm *comm, int rank, void *arg)
 	      (unsigned long long)s.declined, (unsigned long long)s.passed);
 }
 
-static void plain_memory_anywhere_is_a_plan(void)
-{
-	for (int n = 2; n <= RANKS_MAX; n++)
-		run_ranks(n, one_is_plain, NULL);
-}
-
 /* Where pages are larger: what does not fill them lies elsewhere until all is done, or the plan is run. */
-static void larger_pages(coll_comm *comm, int rank, void *arg)
+TEST_OF_RANKS(zero_copy, pages_of_any_size, 2, RANKS_MAX)
 {
 	struct shape s = {.count = 16400};
 
@@ -362,12 +327,6 @@ static void larger_pages(coll_comm *comm, int rank, void *arg)
 	}
 }
 
-static void pages_of_any_size(void)
-{
-	for (int n = 2; n <= RANKS_MAX; n++)
-		run_ranks(n, larger_pages, NULL);
-}
-
 /* The i-th of four ways in which two ranks' plain buffers lie: in pages, and in place or not. */
 static struct shape plain_pair(enum coll_kind kind, size_t count, int i)
 {
@@ -376,7 +335,7 @@ static struct shape plain_pair(enum coll_kind kind, size_t count, int i)
 }
 
 /* Two ranks: from slot to slot, without a frame; pieces of all lengths, past the caches and not, in place by rank. */
-static void slot_by_slot(coll_comm *comm, int rank, void *arg)
+TEST_OF_RANKS(zero_copy, two_ranks_in_plain_memory, 2, 2)
 {
 	static const size_t counts[] = {16385, 16400, 20000, 32771, 65537, 131072, 180225, 262145, 1 << 21};
 
@@ -392,11 +351,6 @@ static void slot_by_slot(coll_comm *comm, int rank, void *arg)
 			}
 	CHECK(stats(comm).direct == 0);
 	CHECK(frames(comm) == 0);
-}
-
-static void two_ranks_in_plain_memory(void)
-{
-	run_ranks(2, slot_by_slot, NULL);
 }
 
 /* Bytes of one block, read by the kernel or not, for the calls of all_gather and all_to_all. */
@@ -447,7 +401,7 @@ static void exchanged(coll_comm *comm, int rank, void *arg)
 	CHECK(stats(comm).tiles > 0 && frames(comm) == 0);
 }
 
-static void blocks_in_plain_memory_each_way(void)
+TEST(zero_copy, blocks_in_plain_memory_each_way)
 {
 	static const char *const ways[] = {"COLL_SHM_COPY=cached", "COLL_SHM_COPY=streamed", "COLL_SHM_COPY=cma"};
 
@@ -498,7 +452,7 @@ static void tried_by_many(coll_comm *comm, int rank, void *arg)
 	CHECK(frames(comm) == 0);
 }
 
-static void the_quickest_way_is_tried_for(void)
+TEST(zero_copy, the_quickest_way_is_tried_for)
 {
 	if (!kernel_reads())
 		SKIP("processes may not read memory here");
@@ -610,7 +564,7 @@ static void unable(coll_comm *comm, int rank, void *arg)
 	CHECK(frames(comm) == 0);
 }
 
-static void memory_that_cannot_be_pulled(void)
+TEST(zero_copy, memory_that_cannot_be_pulled)
 {
 	if (!kernel_reads())
 		SKIP("processes may not read memory here");
@@ -625,7 +579,7 @@ static void memory_that_cannot_be_pulled(void)
 	further[0] = NULL;
 }
 
-static void now_and_then(coll_comm *comm, int rank, void *arg)
+TEST_OF_RANKS(zero_copy, plain_now_and_then, 2, RANKS_MAX)
 {
 	for (int i = 0; i < 60; i++) {
 		const struct shape shape = {.kind = kinds[i % KINDS],
@@ -639,12 +593,6 @@ static void now_and_then(coll_comm *comm, int rank, void *arg)
 	CHECK(stats(comm).direct > 0 && stats(comm).declined > 0);
 }
 
-static void plain_now_and_then(void)
-{
-	for (int n = 2; n <= RANKS_MAX; n++)
-		run_ranks(n, now_and_then, NULL);
-}
-
 /* A rank that cannot share memory: here one whose transport is wrapped. */
 static void none(coll_comm *comm, int rank, void *arg)
 {
@@ -655,7 +603,7 @@ static void none(coll_comm *comm, int rank, void *arg)
 	CHECK(frames(comm) > 0);
 }
 
-static void one_rank_cannot(void)
+TEST(zero_copy, one_rank_cannot)
 {
 	further[0] = "COLL_HOOK=delay:us=1,every=1000000,rank=1";
 	run_ranks(3, none, NULL);
@@ -686,7 +634,7 @@ static void many_sets(coll_comm *comm, int rank, void *arg)
 		drop(comm, &b[i]);
 }
 
-static void more_sets_of_regions_than_are_remembered(void)
+TEST(zero_copy, more_sets_of_regions_than_are_remembered)
 {
 	run_ranks(2, many_sets, NULL);
 	run_ranks(3, many_sets, NULL);
@@ -694,7 +642,7 @@ static void more_sets_of_regions_than_are_remembered(void)
 
 /* ---- Behind and before other operations ---- */
 
-static void in_flight(coll_comm *comm, int rank, void *arg)
+TEST_OF_RANKS(zero_copy, several_in_flight, 2, RANKS_MAX)
 {
 	enum { OPS = 6, N = 30000 };
 	const int size = coll_comm_size(comm);
@@ -722,32 +670,4 @@ static void in_flight(coll_comm *comm, int rank, void *arg)
 		drop(comm, &b[i]);
 }
 
-static void several_in_flight(void)
-{
-	for (int n = 2; n <= RANKS_MAX; n++)
-		run_ranks(n, in_flight, NULL);
-}
-
-int main(int argc, char **argv)
-{
-	static const struct plain_case tests[] = {
-	        PLAIN_CASE(wherever_buffers_begin),
-	        PLAIN_CASE(all_to_all_in_place),
-	        PLAIN_CASE(the_same_bits_on_all_ranks),
-	        PLAIN_CASE(each_byte_once),
-	        PLAIN_CASE(both_ranks_make_a_broadcast),
-	        PLAIN_CASE(stores_past_the_caches_are_tried_where_they_may_gain),
-	        PLAIN_CASE(plain_memory_anywhere_is_a_plan),
-	        PLAIN_CASE(pages_of_any_size),
-	        PLAIN_CASE(two_ranks_in_plain_memory),
-	        PLAIN_CASE(blocks_in_plain_memory_each_way),
-	        PLAIN_CASE(the_quickest_way_is_tried_for),
-	        PLAIN_CASE(memory_that_cannot_be_pulled),
-	        PLAIN_CASE(plain_now_and_then),
-	        PLAIN_CASE(one_rank_cannot),
-	        PLAIN_CASE(more_sets_of_regions_than_are_remembered),
-	        PLAIN_CASE(several_in_flight),
-	};
-
-	return run_cases(tests, sizeof(tests) / sizeof(tests[0]), argc, argv);
-}
+ASYNC_PROGRAM(zero_copy)

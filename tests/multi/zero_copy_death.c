@@ -7,7 +7,6 @@
  *
  * usage: direct_death [SEED]
  */
-#define PLAIN_OWN_MAIN
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
@@ -438,7 +437,7 @@ static void first_thread_ends(void)
 	}
 }
 
-int main(int argc, char **argv)
+PROGRAM(zero_copy_death, "[SEED]")
 {
 	static const struct plain_case tests[] = {PLAIN_CASE(killed),
 	                                          PLAIN_CASE(stopped),
@@ -454,5 +453,5 @@ int main(int argc, char **argv)
 	printf("     seed %u\n", seed);
 	shared = meeting_page(sizeof(*shared));
 	plain_run_cases("", tests, sizeof(tests) / sizeof(tests[0]), NULL);
-	return plain_summary();
+	return argc;
 }

@@ -87,7 +87,7 @@ static void stuck_pair(coll_comm *comm, int rank, void *arg)
 		writer(comm, arg);
 }
 
-static void a_writer_that_never_ends_is_left_behind(void)
+TEST(zero_copy_failures, a_writer_that_never_ends_is_left_behind)
 {
 	struct stuck s;
 
@@ -141,7 +141,7 @@ static void until_aborted(coll_comm *comm, int rank, void *arg)
 	drop(comm, &out);
 }
 
-static void aborted_at_any_moment(void)
+TEST(zero_copy_failures, aborted_at_any_moment)
 {
 	unsigned seed = 20261122;
 
@@ -172,7 +172,7 @@ static void another_call(coll_comm *comm, int rank, void *arg)
 	drop(comm, &b);
 }
 
-static void calls_that_differ_touch_nothing(void)
+TEST(zero_copy_failures, calls_that_differ_touch_nothing)
 {
 	for (int n = 2; n <= RANKS_MAX; n++)
 		run_ranks_badly(n, another_call, NULL, NULL);
@@ -232,7 +232,7 @@ static void read_too_late(coll_comm *comm, int rank, void *arg)
 	drop(comm, &out);
 }
 
-static void a_block_is_not_taken_from_an_owner_that_has_failed(void)
+TEST(zero_copy_failures, a_block_is_not_taken_from_an_owner_that_has_failed)
 {
 	if (!kernel_reads())
 		SKIP("processes may not read memory here");
@@ -243,14 +243,4 @@ static void a_block_is_not_taken_from_an_owner_that_has_failed(void)
 		}
 }
 
-int main(int argc, char **argv)
-{
-	static const struct plain_case tests[] = {
-	        PLAIN_CASE(a_writer_that_never_ends_is_left_behind),
-	        PLAIN_CASE(aborted_at_any_moment),
-	        PLAIN_CASE(calls_that_differ_touch_nothing),
-	        PLAIN_CASE(a_block_is_not_taken_from_an_owner_that_has_failed),
-	};
-
-	return run_cases(tests, sizeof(tests) / sizeof(tests[0]), argc, argv);
-}
+ASYNC_PROGRAM(zero_copy_failures)

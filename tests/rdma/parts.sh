@@ -44,10 +44,10 @@ perf() {
 }
 
 conform() { suite "conformance" "$build/tests/conform/conform" rdma; }
-failures() { suite "failures" "$build/tests/failures" rdma; }
+failures() { suite "failures" "$build/tests/jobs" failures rdma; }
 tags() {
-	suite "tagged messages" "$build/tests/tags" rdma on
-	suite "random programs of tagged messages" "$build/tests/tags_random" rdma 1 20
+	suite "tagged messages" "$build/tests/jobs" tags rdma on
+	suite "random programs of tagged messages" "$build/tests/jobs" tags_random rdma 1 20
 }
 
 quick() {

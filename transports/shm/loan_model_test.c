@@ -17,7 +17,6 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-#define PLAIN_OWN_MAIN
 #include "tests/plain.h"
 
 enum { GOOD = 1, POISON = 9 };
@@ -473,7 +472,7 @@ static void drop(struct scene *sc, const struct dropped *d)
 	}
 }
 
-static void records_hold(void)
+TEST(loan_model, records_hold)
 {
 	CHECK(holds(&two_ranks, "(all kept)"));
 	CHECK(holds(&reader_closes, "(all kept)"));
@@ -482,7 +481,7 @@ static void records_hold(void)
 	CHECK(holds(&two_readers, "(all kept)"));
 }
 
-static void every_rule_is_needed(void)
+TEST(loan_model, every_rule_is_needed)
 {
 	for (size_t i = 0; i < sizeof(dropped) / sizeof(dropped[0]); i++) {
 		struct scene sc = *dropped[i].scene;
@@ -490,11 +489,4 @@ static void every_rule_is_needed(void)
 		drop(&sc, &dropped[i]);
 		CHECK(!holds(&sc, dropped[i].rule), "dropping \"%s\" goes unnoticed", dropped[i].rule);
 	}
-}
-
-int main(void)
-{
-	PLAIN_RUN(records_hold);
-	PLAIN_RUN(every_rule_is_needed);
-	return plain_summary();
 }

@@ -15,7 +15,6 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-#define PLAIN_OWN_MAIN
 #include "tests/plain.h"
 
 enum { SLOTS = 2, FRAMES = 4, BUFFER = 8 };
@@ -410,7 +409,7 @@ static void run_model(enum rule dropped, bool fences, bool must_hold)
 	free(m.seen);
 }
 
-static void protocol_holds(void)
+TEST(model, protocol_holds)
 {
 	run_model(RULE_NONE, false, true);
 	run_model(RULE_NONE, true, true);
@@ -418,7 +417,7 @@ static void protocol_holds(void)
 	run_model(RULE_BARRIER, true, true);
 }
 
-static void every_rule_is_needed(void)
+TEST(model, every_rule_is_needed)
 {
 	for (int r = RULE_NONE + 1; r < RULES; r++)
 		run_model((enum rule)r, false, false);
@@ -461,7 +460,7 @@ static bool loan_holds(unsigned order, bool swap_first)
 	return !used || (read_a == 1 && read_b == 1);
 }
 
-static void loans_are_whole_or_refused(void)
+TEST(model, loans_are_whole_or_refused)
 {
 	int broken = 0;
 
@@ -472,12 +471,4 @@ static void loans_are_whole_or_refused(void)
 		broken += !loan_holds(order, true);
 	}
 	CHECK(broken > 0, "swapping before reading goes unnoticed");
-}
-
-int main(void)
-{
-	PLAIN_RUN(protocol_holds);
-	PLAIN_RUN(every_rule_is_needed);
-	PLAIN_RUN(loans_are_whole_or_refused);
-	return plain_summary();
 }
