@@ -20,9 +20,9 @@
 #include "device/device.h"
 #include "engine/range.h"
 #include "engine/run.h"
-#include "progress/async.h"
 #include "progress/begin.h"
-#include "progress/request.h"
+#include "progress/collective.h"
+#include "progress/issue.h"
 #include "select/bind.h"
 
 static coll_status need_scratch(struct coll_comm *comm, size_t bytes)
@@ -105,11 +105,11 @@ coll_status coll_comm_begin(struct coll_comm *comm, const struct coll_call *c)
 /* Issue the call as a request: it is in a group or on a stream, or other operations are pending. */
 static coll_status hand_in(struct coll_comm *comm, const struct coll_call *c)
 {
-	struct coll_request *r;
+	struct coll_collective_request *r;
 	coll_status st;
 
-	st = coll_request_call(comm, c, &r);
-	return st == COLL_OK ? coll_request_dispatch(r, c->stream) : st;
+	st = coll_collective_make(comm, c, &r);
+	return st == COLL_OK ? coll_request_dispatch(&r->request, c->stream) : st;
 }
 
 coll_status coll_comm_call(struct coll_comm *comm, const struct coll_call *c)

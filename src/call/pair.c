@@ -12,9 +12,9 @@
 #include "device/device.h"
 #include "engine/range.h"
 #include "engine/run.h"
-#include "progress/async.h"
 #include "progress/begin.h"
-#include "progress/request.h"
+#include "progress/exchange.h"
+#include "progress/issue.h"
 #include "progress/wait.h"
 #include "select/bind_pair.h"
 
@@ -71,7 +71,7 @@ coll_status coll_comm_pair(struct coll_comm *comm, const struct coll_pair *p)
 	coll_status st;
 
 	if (p->stream || comm->stage || coll_comm_busy(comm)) {
-		st = coll_request_pair(comm, p, &r);
+		st = coll_exchange_make(comm, p, &r);
 		return st == COLL_OK ? coll_request_dispatch(r, p->stream) : st;
 	}
 	if (comm->failed)

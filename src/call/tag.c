@@ -1,12 +1,12 @@
 /*
  * Tagged messages as calls.
  *
- * A send that can leave at once is no request. Any other send, and every receive whose message is not here, is one of
- * kind COLL_REQUEST_TAG, with a coll_tag_op that src/match/ moves. Drivers call poll() below; what src/match/ reports
- * as done ends its request.
+ * A send that can leave at once is no request. Any other send, and every receive whose message is not here, is one,
+ * with a coll_tag_op that src/match/ moves. Drivers call poll() below; what src/match/ reports as done ends its
+ * request.
  *
  * Messages are host memory. A blocking send of device memory fetches its payload first; in a stream of the device the
- * payload is staged (progress/stage.h). A receive into device memory has host memory of its own, and whoever waits for
+ * payload is staged. A receive into device memory has host memory of its own, and whoever waits for
  * it brings the payload to the device when it has come: a driver makes no driver call, and no stream is named.
  *
  * The handle of a receive belongs to its caller, who gives it back with the wait or test that reports its end. It may
@@ -25,17 +25,26 @@
 #include "device/device.h"
 #include "match/receive.h"
 #include "match/send.h"
-#include "progress/async.h"
-#include "progress/copier.h"
+#include "progress/begin.h"
 #include "progress/drive.h"
 #include "progress/inflight.h"
+#include "progress/issue.h"
 #include "progress/notify.h"
-#include "progress/request.h"
-#include "progress/stage.h"
+#include "progress/thread.h"
+#include "select/bind_pair.h"
+
+/* A longer payload is freed with its request. */
+enum { PACK_KEPT = 16 * COLL_STAGE_SLOT_BYTES };
+
+struct send {
+	struct coll_tag_request tag;
+	struct coll_tag_op op;
+	size_t pack_cap;
+};
 
 /* A posted receive. */
 struct receive {
-	struct coll_request request;
+	struct coll_tag_request tag;
 	struct coll_tag_op op;
 	struct coll_context *ctx; /* retained */
 	int rank, size;           /* of the receiver, for texts */
@@ -48,9 +57,17 @@ struct receive {
 
 /* ---- Drivers ---- */
 
+/* Both kinds have it behind the request. */
+static_assert(offsetof(struct send, op) == offsetof(struct receive, op), "one place for both");
+
 static struct coll_tag_op *op_of(const struct coll_request *r)
 {
-	return r->tag;
+	return &COLL_ENTRY(coll_tag_of(r), struct send, tag)->op;
+}
+
+static struct receive *receive_of(const struct coll_request *r)
+{
+	return COLL_ENTRY(coll_tag_of(r), struct receive, tag);
 }
 
 static bool end_those_done(struct coll_comm *comm)
@@ -77,7 +94,7 @@ static void find_faulty(struct coll_comm *comm)
 	for (struct coll_link *l = f->running.next; l != &f->running; l = l->next) {
 		struct coll_request *r = COLL_ENTRY(l, struct coll_request, running);
 
-		if (r->kind != COLL_REQUEST_TAG || !coll_tags_fault(comm, op_of(r), &fault))
+		if (r->is != COLL_IS_TAG || !coll_tags_fault(comm, op_of(r), &fault))
 			continue;
 		r->wait.runs[0] = fault.run;
 		r->wait.nruns = fault.run != NULL;
@@ -118,11 +135,26 @@ static bool end_stranded(struct coll_request *r, coll_status status)
 	return true;
 }
 
-static void start(struct coll_request *r)
+static void enter(struct coll_request *r)
+{
+	const struct coll_tag_request *t = coll_tag_of(r);
+
+	coll_pair_record(r->comm, &t->pair, &r->record);
+	r->record.op = t->message;
+	r->record.signature = (uint32_t)t->tag;
+	r->wait.entries[0] = coll_begin_tag_entry(r->comm, &r->record, r->stream ? r->stream->number : 0);
+	/* A receive that was posted in advance is nothing that this rank is doing. */
+	r->shown = r->held ? COLL_SHOWN_AWAITED : COLL_SHOWN;
+}
+
+static coll_status start(struct coll_request *r)
 {
 	struct coll_comm *comm = r->comm;
 	const bool sends = !op_of(r)->receives;
 
+	coll_inflight_started(r);
+	r->record.sequence = comm->inflight.begun;
+	coll_inflight_publish(comm, NULL);
 	if (sends)
 		coll_tags_send(comm, op_of(r));
 	else
@@ -130,15 +162,19 @@ static void start(struct coll_request *r)
 	end_those_done(comm); /* a receive may be its caller's now */
 	if (sends && comm->tagged.leaving && r->state == COLL_REQUEST_RUNNING)
 		end_stranded(r, COLL_ERR_CANCELLED);
+	return COLL_OK;
 }
 
 /* What can be received of it was, when it was submitted. */
-static void about_to_wait(struct coll_request *r)
+static void attend(struct coll_request *r, enum coll_attend at)
 {
 	struct coll_comm *comm = r->comm;
-	const struct coll_pair p = r->pair;
+	const struct coll_tag_request *t = coll_tag_of(r);
+	const struct coll_pair p = t->pair;
 	bool stranded;
 
+	if (at != COLL_WAIT_BEGINS)
+		return;
 	coll_async_lock(comm->ctx);
 	stranded = r->state == COLL_REQUEST_RUNNING && end_stranded(r, COLL_ERR_ARGUMENT);
 	coll_async_unlock(comm->ctx);
@@ -147,31 +183,54 @@ static void about_to_wait(struct coll_request *r)
 		        comm, "send_tag", COLL_ERR_ARGUMENT,
 		        "[COLL-1205] a send to this rank itself would wait for ever: no receive is posted for tag "
 		        "%d, and %zu elements of %s do not fit into the pool",
-		        r->message_tag, p.send_count, coll_dtype_name(p.type));
+		        t->tag, p.send_count, coll_dtype_name(p.type));
 }
 
 /* A receive has deadlines while a thread waits for it, and if it names a rank. It may be posted for hours. */
-static bool limited(struct coll_request *r)
+static enum coll_limit limited(struct coll_request *r)
 {
 	const struct coll_tag_op *op = op_of(r);
 	uint32_t moves;
 
 	if (op->receives && !atomic_load_explicit(&r->awaited, memory_order_relaxed))
-		return false;
+		return COLL_UNLIMITED;
 	if (!coll_tags_waits_for(r->comm, op, &r->wait, &moves))
-		return false;
-	if (r->seen_moves != moves)
+		return COLL_UNLIMITED;
+	if (coll_tag_of(r)->seen_moves != moves)
 		coll_wait_timer_moved(r->comm, &r->timer);
-	r->seen_moves = moves;
-	return true;
+	coll_tag_of(r)->seen_moves = moves;
+	return COLL_LIMITED_MESSAGE;
 }
 
-static const struct coll_tag_driver driver = {
-        .poll = poll, .start = start, .limited = limited, .about_to_wait = about_to_wait};
+static void recycle(struct coll_request *r)
+{
+	struct send *s = COLL_ENTRY(coll_tag_of(r), struct send, tag);
+
+	if (s->pack_cap > PACK_KEPT) {
+		free(s->tag.pack);
+		s->tag.pack = NULL;
+		s->pack_cap = 0;
+	}
+	coll_request_give(r);
+}
+
+static void fini(struct coll_request *r)
+{
+	free(coll_tag_of(r)->pack);
+}
+
+static const struct coll_request_kind tag_kind = {.name = "tag",
+                                                  .leaves = true,
+                                                  .enter = enter,
+                                                  .start = start,
+                                                  .limited = limited,
+                                                  .attend = attend,
+                                                  .recycle = recycle,
+                                                  .fini = fini};
 
 void coll_tag_attach(struct coll_context *ctx)
 {
-	ctx->async->tags = &driver;
+	ctx->async->poll_tags = poll;
 }
 
 /* ---- Calls ---- */
@@ -194,27 +253,23 @@ static coll_status need_tags(struct coll_comm *comm, const char *kind)
 }
 
 /* What messages, the record and the watchdog say of it. */
-static void bind(struct coll_request *r, struct coll_tag_op *op, enum coll_record_message message)
+static void bind(struct coll_request *r, enum coll_record_message message)
 {
-	struct coll_comm *comm = r->comm;
+	struct coll_tag_request *t = coll_tag_of(r);
+	struct coll_tag_op *op = op_of(r);
 
 	op->owner = r;
-	r->tag = op;
-	r->kind = COLL_REQUEST_TAG;
-	r->seen_moves = 0;
-	r->message = (uint8_t)message;
-	r->message_tag = op->tag;
-	r->pair = (struct coll_pair){.send = op->receives ? NULL : op->buf,
+	t->seen_moves = 0;
+	t->message = (uint8_t)message;
+	t->tag = op->tag;
+	t->later = false;
+	t->pair = (struct coll_pair){.send = op->receives ? NULL : op->buf,
 	                             .send_count = op->receives ? 0 : op->count,
 	                             .dest = op->receives ? -1 : op->peer,
 	                             .recv = op->receives ? op->buf : NULL,
 	                             .recv_count = op->receives ? op->count : 0,
 	                             .source = op->receives ? op->peer : -1,
 	                             .type = op->type};
-	for (int half = 0; half < 2; half++) {
-		coll_plan_cache_release(comm->plans, r->pair_plan[half]);
-		r->pair_plan[half] = NULL;
-	}
 }
 
 /* The flight recorder entry of one that needs no request. peer, tag: as the caller gave them; op may have those of the
@@ -233,17 +288,19 @@ static void record(struct coll_comm *comm, const struct coll_tag_op *op, uint8_t
 }
 
 /* A request for a send, with bytes of its own for the payload. */
-static coll_status need_request(struct coll_comm *comm, size_t own_bytes, struct coll_request **req)
+static coll_status need_request(struct coll_comm *comm, size_t own_bytes, struct send **out)
 {
-	struct coll_request *r = coll_request_take(comm);
+	struct coll_request *r = coll_request_take(comm, &tag_kind, COLL_IS_TAG, sizeof(struct send));
+	struct send *s = r ? COLL_ENTRY(coll_tag_of(r), struct send, tag) : NULL;
 
-	if (r && !r->tag)
-		r->tag = malloc(sizeof(struct coll_tag_op));
-	if (r && r->tag && coll_request_need_pack(r, own_bytes) == COLL_OK) {
-		r->detour = false;
-		*req = r;
-		return COLL_OK;
+	if (s && own_bytes > s->pack_cap) {
+		free(s->tag.pack);
+		s->tag.pack = malloc(own_bytes);
+		s->pack_cap = s->tag.pack ? own_bytes : 0;
 	}
+	*out = s;
+	if (s && own_bytes <= s->pack_cap)
+		return COLL_OK;
 	if (r)
 		coll_request_recycle(r);
 	return coll_comm_refuse(comm, "send_tag", COLL_ERR_MEMORY, "no memory for a request");
@@ -258,71 +315,77 @@ static bool ends_at_once(struct coll_comm *comm, struct coll_tag_op *op)
 	return true;
 }
 
-static coll_status dispatch(struct coll_request *r, const struct coll_tag_op *op, struct coll_stream *stream)
+static coll_status dispatch(struct send *s, const struct coll_tag_op *op, struct coll_stream *stream)
 {
-	coll_tag_op_send(r->tag, op->buf, op->count, op->type, op->peer, op->tag);
-	bind(r, r->tag, COLL_MESSAGE_SEND_TAG);
-	return coll_request_dispatch(r, stream);
+	coll_tag_op_send(&s->op, op->buf, op->count, op->type, op->peer, op->tag);
+	bind(&s->tag.request, COLL_MESSAGE_SEND_TAG);
+	return coll_request_dispatch(&s->tag.request, stream);
+}
+
+static const struct coll_device_driver *devices_of(const struct coll_context *ctx)
+{
+	return ctx->async->devices;
 }
 
 static coll_status fetch(struct coll_comm *comm, void *host, const void *device, size_t len_bytes)
 {
+	const struct coll_device_driver *devices = devices_of(comm->ctx);
 	coll_status st;
 
-	coll_copier_take(comm->ctx);
-	st = coll_copier_fetch(comm->ctx, host, device, len_bytes);
-	coll_copier_give(comm->ctx);
-	return st == COLL_OK ? COLL_OK : coll_stage_give_up(comm, st);
+	devices->take_copier(comm->ctx);
+	st = devices->fetch(comm->ctx, host, device, len_bytes);
+	devices->give_copier(comm->ctx);
+	return st == COLL_OK ? COLL_OK : devices->give_up(comm, st);
 }
 
 /* The payload is device memory. */
-static coll_status fetch_and_send(struct coll_request *r, struct coll_tag_op *op)
+static coll_status fetch_and_send(struct send *s, struct coll_tag_op *op)
 {
-	struct coll_comm *comm = r->comm;
-	coll_status st = fetch(comm, r->pack, op->buf, op->count * coll_dtype_size(op->type));
+	struct coll_comm *comm = s->tag.request.comm;
+	coll_status st = fetch(comm, s->tag.pack, op->buf, op->count * coll_dtype_size(op->type));
 
-	op->buf = r->pack;
+	op->buf = s->tag.pack;
 	if (st == COLL_OK && !ends_at_once(comm, op))
-		return dispatch(r, op, NULL);
-	coll_request_recycle(r);
+		return dispatch(s, op, NULL);
+	coll_request_recycle(&s->tag.request);
 	return st;
 }
 
 /* The payload is device memory, or is read when a stream of the device comes to the send. */
 static coll_status send_by_detour(struct coll_comm *comm, struct coll_tag_op *op, bool now, struct coll_stream *stream)
 {
-	struct coll_request *r = NULL;
-	coll_status st = need_request(comm, op->count * coll_dtype_size(op->type), &r);
+	struct send *s;
+	coll_status st = need_request(comm, op->count * coll_dtype_size(op->type), &s);
 
 	if (st != COLL_OK)
 		return st;
 	if (now)
-		return fetch_and_send(r, op);
-	r->detour = true;
-	coll_tag_op_send(r->tag, r->pack, op->count, op->type, op->peer, op->tag);
-	bind(r, r->tag, COLL_MESSAGE_SEND_TAG);
-	r->pair.send = op->buf;
-	return coll_request_dispatch(r, stream);
+		return fetch_and_send(s, op);
+	coll_tag_op_send(&s->op, s->tag.pack, op->count, op->type, op->peer, op->tag);
+	bind(&s->tag.request, COLL_MESSAGE_SEND_TAG);
+	s->tag.later = true;
+	s->tag.payload = op->buf;
+	return coll_request_dispatch(&s->tag.request, stream);
 }
 
 coll_status coll_comm_send_tag(struct coll_comm *comm, const void *buf, size_t count, coll_dtype type, int peer,
                                int tag, struct coll_stream *stream)
 {
 	const bool now = !stream && coll_group.depth == 0;
-	struct coll_request *r = NULL;
 	struct coll_tag_op op;
+	struct send *s;
 	coll_status st = need_tags(comm, "send_tag");
 
 	if (st != COLL_OK)
 		return st;
 	coll_tag_op_send(&op, buf, count, type, peer, tag);
 	if (comm->stage &&
-	    ((stream && stream->device) || coll_stage_on_device(comm, buf, count * coll_dtype_size(type))))
+	    ((stream && stream->device) || devices_of(comm->ctx)->is_memory(comm, buf, count * coll_dtype_size(type))))
 		return send_by_detour(comm, &op, now, stream);
 	if (now && ends_at_once(comm, &op))
 		return COLL_OK;
-	st = need_request(comm, 0, &r);
-	return st == COLL_OK ? dispatch(r, &op, stream) : st;
+	st = need_request(comm, 0, &s);
+	return st == COLL_OK ? dispatch(s, &op, stream) : st;
 }
 
 static void release(struct receive *p)
@@ -344,7 +407,7 @@ static bool divert(struct coll_comm *comm, struct receive *p)
 {
 	const size_t most = p->op.count * coll_dtype_size(p->op.type);
 
-	if (!coll_stage_on_device(comm, p->op.buf, most))
+	if (!comm->stage || !devices_of(comm->ctx)->is_memory(comm, p->op.buf, most))
 		return true;
 	p->host = malloc(most);
 	if (!p->host)
@@ -368,9 +431,9 @@ static void bring(struct receive *p)
 	pthread_mutex_unlock(&p->ctx->async->lock);
 	if (there)
 		return;
-	if (p->request.status == COLL_OK && op->got_count > 0)
-		p->brought =
-		        coll_copier_bring(p->ctx, p->device, p->host, op->got_count * coll_dtype_size(op->got_type));
+	if (p->tag.request.status == COLL_OK && op->got_count > 0)
+		p->brought = devices_of(p->ctx)->bring(p->ctx, p->device, p->host,
+		                                       op->got_count * coll_dtype_size(op->got_type));
 	coll_async_lock(p->ctx);
 	coll_list_remove(&p->to_device);
 	pthread_mutex_unlock(&p->ctx->async->lock);
@@ -380,21 +443,21 @@ static coll_status deliver(struct receive *p)
 {
 	if (!p->device)
 		return COLL_OK;
-	coll_copier_take(p->ctx);
+	devices_of(p->ctx)->take_copier(p->ctx);
 	bring(p);
-	coll_copier_give(p->ctx);
+	devices_of(p->ctx)->give_copier(p->ctx);
 	return p->brought;
 }
 
 static coll_status post(struct coll_comm *comm, struct receive *p)
 {
 	if (coll_tags_receive_now(comm, &p->op)) {
-		record(comm, &p->op, p->request.message, p->op.posted.source, p->op.posted.tag, p->op.status);
-		p->request.status = p->op.status;
-		atomic_store_explicit(&p->request.done, true, memory_order_relaxed);
+		record(comm, &p->op, p->tag.message, p->op.posted.source, p->op.posted.tag, p->op.status);
+		p->tag.request.status = p->op.status;
+		atomic_store_explicit(&p->tag.request.done, true, memory_order_relaxed);
 		return COLL_OK;
 	}
-	return coll_request_submit(&p->request, NULL, 0);
+	return coll_request_submit(&p->tag.request, NULL, 0);
 }
 
 static coll_status irecv(struct coll_comm *comm, enum coll_record_message message, const struct coll_tag_op *op,
@@ -409,8 +472,8 @@ static coll_status irecv(struct coll_comm *comm, enum coll_record_message messag
 	p = malloc(sizeof(*p));
 	if (!p)
 		return coll_comm_refuse(comm, kind, COLL_ERR_MEMORY, "no memory for a request");
-	coll_request_init(&p->request, comm);
-	p->request.held = true;
+	coll_request_init(&p->tag.request, comm, &tag_kind, COLL_IS_TAG);
+	p->tag.request.held = true;
 	p->op = *op;
 	coll_list_init(&p->op.link);
 	coll_list_init(&p->op.posted.link);
@@ -425,12 +488,12 @@ static coll_status irecv(struct coll_comm *comm, enum coll_record_message messag
 		free(p);
 		return coll_comm_refuse(comm, kind, COLL_ERR_MEMORY, "no memory for a message");
 	}
-	bind(&p->request, &p->op, message);
+	bind(&p->tag.request, message);
 	coll_context_retain(p->ctx);
 	coll_async_thread(p->ctx);
 	st = post(comm, p);
 	if (st == COLL_OK)
-		*req = &p->request;
+		*req = &p->tag.request;
 	else
 		release(p);
 	return st;
@@ -459,7 +522,7 @@ static bool is_done(void *arg)
 static void describe(const struct receive *p, struct coll_error_box *box)
 {
 	const struct coll_tag_op *op = &p->op;
-	const coll_status st = p->request.status;
+	const coll_status st = p->tag.request.status;
 
 	coll_error_clear(box);
 	box->rank = op->source;
@@ -507,8 +570,8 @@ static coll_status explain_device(const struct receive *p)
 /* It is done: the handle ends. */
 static coll_status finish(coll_request **req, coll_message_info *info)
 {
-	struct receive *p = (struct receive *)(void *)*req;
-	coll_status st = p->request.status;
+	struct receive *p = receive_of(*req);
+	coll_status st = p->tag.request.status;
 
 	if (deliver(p) != COLL_OK)
 		st = explain_device(p);
@@ -527,7 +590,7 @@ static coll_status finish(coll_request **req, coll_message_info *info)
  * its thread; NULL: it may be destroyed meanwhile, so an interrupt cannot mean it alone. */
 static coll_status await(struct receive *p, struct coll_comm *comm, int timeout_ms)
 {
-	struct coll_request *r = &p->request;
+	struct coll_request *r = &p->tag.request;
 	coll_status st;
 
 	coll_async_lock(p->ctx);
@@ -546,7 +609,7 @@ static coll_status await(struct receive *p, struct coll_comm *comm, int timeout_
 /* The end of a request may be that of its context, which joins the thread that a function of an event may run in. */
 static bool forbidden(const coll_request *req, const char *kind)
 {
-	return coll_notify_forbids(((const struct receive *)(const void *)req)->ctx, kind);
+	return coll_notify_forbids(receive_of(req)->ctx, kind);
 }
 
 coll_status coll_request_wait(coll_request **req, int timeout_ms, coll_message_info *info)
@@ -558,7 +621,7 @@ coll_status coll_request_wait(coll_request **req, int timeout_ms, coll_message_i
 	if (!is_done(*req)) {
 		if (coll_group.depth > 0) /* its sends have not begun */
 			return COLL_ERR_ARGUMENT;
-		st = await((struct receive *)(void *)*req, NULL, timeout_ms);
+		st = await(receive_of(*req), NULL, timeout_ms);
 		if (st != COLL_OK)
 			return st;
 	}
@@ -570,13 +633,13 @@ coll_status coll_request_test(coll_request **req, coll_message_info *info)
 	if (!req || !*req || forbidden(*req, "request_test"))
 		return COLL_ERR_ARGUMENT;
 	if (!is_done(*req))
-		coll_drive_ask(((struct receive *)(void *)*req)->ctx, is_done, *req);
+		coll_drive_ask(receive_of(*req)->ctx, is_done, *req);
 	return is_done(*req) ? finish(req, info) : COLL_AGAIN;
 }
 
 coll_status coll_request_cancel(coll_request *req)
 {
-	struct receive *p = (struct receive *)(void *)req;
+	struct receive *p = receive_of(req);
 	coll_status st = COLL_AGAIN;
 
 	if (!req)
@@ -628,18 +691,18 @@ coll_status coll_comm_recv_tag(struct coll_comm *comm, void *buf, size_t max_cou
 		return coll_comm_refuse(comm, "recv_tag", COLL_ERR_ARGUMENT,
 		                        "[COLL-1205] it would wait for ever for a message of this rank itself");
 	}
-	st = await((struct receive *)(void *)r, comm, -1);
+	st = await(receive_of(r), comm, -1);
 	if (st != COLL_OK) /* not in this thread: it was refused */
 		return st;
 	if (r->status == COLL_ERR_ARGUMENT) {
-		describe((struct receive *)(void *)r, &box);
+		describe(receive_of(r), &box);
 		coll_comm_refuse(comm, "recv_tag", box.status, "%s", box.message);
 	}
-	st = deliver((struct receive *)(void *)r);
+	st = deliver(receive_of(r));
 	if (st == COLL_OK)
 		return finish(&r, info);
 	finish(&r, info);
-	return coll_stage_give_up(comm, st);
+	return devices_of(comm->ctx)->give_up(comm, st);
 }
 
 /* ---- The end of a communicator ---- */
@@ -656,7 +719,7 @@ void coll_tag_cancel_all(struct coll_comm *comm)
 		struct coll_request *r = COLL_ENTRY(l, struct coll_request, all);
 
 		next = l->next;
-		if (r->kind == COLL_REQUEST_TAG && op_of(r)->receives && coll_tags_cancel(comm, op_of(r)))
+		if (r->is == COLL_IS_TAG && op_of(r)->receives && coll_tags_cancel(comm, op_of(r)))
 			coll_inflight_complete(r, COLL_ERR_CANCELLED);
 	}
 	comm->tagged.leaving = true;
@@ -664,7 +727,7 @@ void coll_tag_cancel_all(struct coll_comm *comm)
 		struct coll_request *r = COLL_ENTRY(l, struct coll_request, running);
 
 		/* Others may have ended with it, and those behind it in a stream begin. */
-		l = r->kind == COLL_REQUEST_TAG && end_stranded(r, COLL_ERR_CANCELLED) ? f->running.next : l->next;
+		l = r->is == COLL_IS_TAG && end_stranded(r, COLL_ERR_CANCELLED) ? f->running.next : l->next;
 	}
 	coll_async_unlock(comm->ctx);
 }
@@ -687,10 +750,10 @@ void coll_tag_bring_all(struct coll_comm *comm)
 
 	if (!comm->stage || !first_to_bring(comm))
 		return;
-	coll_copier_take(comm->ctx);
+	devices_of(comm->ctx)->take_copier(comm->ctx);
 	while ((p = first_to_bring(comm)))
 		bring(p);
-	coll_copier_give(comm->ctx);
+	devices_of(comm->ctx)->give_copier(comm->ctx);
 }
 
 void coll_tag_end(struct coll_comm *comm)

@@ -374,7 +374,7 @@ coll_status coll_comm_destroy(coll_comm **out)
 		return COLL_OK;
 	if (coll_notify_forbids(comm->ctx, "comm_destroy"))
 		return COLL_ERR_ARGUMENT;
-	if (coll_group_has(comm, NULL))
+	if (coll_noted_has(comm, NULL))
 		return coll_comm_refuse(comm, "comm_destroy", COLL_ERR_ARGUMENT, "a group still has calls on it");
 	*out = NULL;
 	ctx = comm->ctx;

@@ -39,6 +39,7 @@
 #include "progress/inflight.h"
 #include "progress/notify.h"
 #include "progress/stage.h"
+#include "progress/thread.h"
 #include "select/frame.h"
 #include "select/intra.h"
 #include "watch/mismatch.h"

@@ -10,6 +10,7 @@
 #include "comm/survey.h"
 #include "mapped/region.h"
 #include "progress/copier.h"
+#include "progress/device_call.h"
 
 coll_status coll_comm_devices_choose(const coll_config *cfg, const struct coll_settings *settings, int n,
                                      struct coll_device_choice *choice, struct coll_error_box *err)
@@ -39,6 +40,7 @@ coll_status coll_comm_devices_open(struct coll_context *ctx, const struct coll_d
 	if (ctx->device)
 		coll_log(&ctx->logger, COLL_LOG_INFO, "device %s: %s%s%s", ctx->device->name, ctx->device->about,
 		         ctx->device->lacks[0] ? ", without " : "", ctx->device->lacks);
+	coll_device_attach(ctx);
 	return st == COLL_OK ? coll_copier_create(ctx, err) : st;
 }
 

@@ -14,9 +14,11 @@
 
 struct coll_run;
 struct coll_request;
-struct coll_operation;
 
 enum { COLL_IN_FLIGHT_MAX = 4 };
+
+/* What a request is, whoever drives it: see progress/request.h. */
+enum coll_request_is { COLL_IS_COLLECTIVE, COLL_IS_PAIR, COLL_IS_TAG, COLL_IS_EVENT };
 
 /* Links form a circle with the head of their list. A link in no list points to itself. */
 struct coll_link {
@@ -51,7 +53,6 @@ struct coll_slot {
 	struct coll_run *run;
 	char *scratch;
 	size_t scratch_bytes;
-	bool busy;
 };
 
 struct coll_inflight {
@@ -62,6 +63,7 @@ struct coll_inflight {
 	unsigned pending;               /* incomplete requests, and `kept` */
 	unsigned kept, kept_by;         /* 1: drivers look although nothing is pending; why (inflight.h) */
 	bool closing;                   /* nothing keeps it any more but graphs */
+	uint8_t busy;                   /* a bit for each of the slots */
 	unsigned started;               /* running collectives */
 	uint64_t begun;                 /* number of the last started collective */
 	struct coll_request *tail;      /* the last submitted collective, until it starts */
@@ -76,12 +78,12 @@ struct coll_inflight {
 	struct coll_slot slots[COLL_IN_FLIGHT_MAX];
 
 	/* Used by the communicator's thread only. */
-	struct coll_request *spare;
-	struct coll_link operations; /* the persistent ones */
-	/* The operation that was started inline and not waited for yet, and the thread that started
-	 * it. That thread may also take it from here while it waits for something else: see
-	 * persistent.c. */
-	_Atomic(struct coll_operation *) current;
+	struct coll_request *spare[COLL_IS_EVENT]; /* by what they are */
+	struct coll_link operations;               /* the persistent ones */
+	/* The request of the operation that was started inline and not waited for yet, and the thread
+	 * that started it. That thread may also take it from here while it waits for something else:
+	 * see inlined.c. */
+	_Atomic(struct coll_request *) current;
 	_Atomic(const void *) starter;
 };
 

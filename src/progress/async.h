@@ -30,115 +30,10 @@
 #define COLL_PROGRESS_ASYNC_H
 
 #include "core/comm.h"
-#include "mapped/call.h"
-#include "watch/watchdog.h"
+#include "progress/noted.h"
 
-/* ---- Requests ---- */
-
-enum coll_request_kind { COLL_REQUEST_COLLECTIVE, COLL_REQUEST_PAIR, COLL_REQUEST_EVENT, COLL_REQUEST_TAG };
-enum coll_request_state { COLL_REQUEST_IDLE, COLL_REQUEST_QUEUED, COLL_REQUEST_RUNNING };
-
-struct coll_request {
-	struct coll_request *next; /* link of its one singly linked list: free, done, ready or group */
-	struct coll_link all;      /* comm->inflight.all, in call order */
-	struct coll_link running;  /* comm->inflight.running, in start order */
-	struct coll_link item;     /* stream->items */
-	struct coll_comm *comm;    /* NULL: an event */
-	struct coll_stream *stream;
-	uint64_t position; /* in the stream */
-	enum coll_request_kind kind;
-	enum coll_request_state state; /* lock */
-	unsigned blockers;             /* lock: number of events that must precede its start */
-	bool held;                     /* a thread waits for it and takes it back; else it is recycled */
-	atomic_bool awaited;           /* a thread is in that wait, which has no time limit */
-	atomic_bool done;              /* release, after the status and all other results */
-	coll_status status;
-
-	/* Collectives: [0] is the next one of the communicator. It may start when this one has
-	 * started. Pairs: by half, the next one with the same peer. It may start when this one is
-	 * complete. */
-	struct coll_request *follower[2];
-
-	/* The operation to run. */
-	struct coll_call call;
-	const struct coll_plan *plan; /* pinned; NULL: none */
-	struct coll_job job;
-	struct coll_reduction reduction;
-	uint32_t signature;                /* of the call; the frames use job.signature */
-	const struct coll_intra_op *intra; /* of the call; this run uses job.intra */
-	size_t scratch_bytes;
-	size_t *arrays; /* copies of the count arrays of the call */
-	size_t arrays_cap;
-	char token[2]; /* buffers of a barrier */
-	struct coll_slot *slot;
-	struct coll_operation *operation; /* its persistent operation, or NULL */
-
-	/* Pairs, by half. */
-	struct coll_pair pair;
-	const struct coll_plan *pair_plan[2]; /* pinned */
-	struct coll_run *pair_run[2];
-	uint64_t pair_sequence[2];
-
-	/* Staged calls (stage.h), else staged is false. By half of a pair; collectives use the first. */
-	bool staged;
-	bool in_graph;                      /* it was captured: a graph owns it, or (an operation) a copy of it */
-	struct coll_device_capture capture; /* of its stream */
-	struct coll_captured *captured;     /* of a graph: runs at its launches, see capture_launch.c */
-	bool enqueued;                      /* lock: its work is in the stream, or is just being put there */
-	bool direct; /* a collective that goes direct (mapped/call.h), and is staged to everything else */
-	struct coll_mapped_call direct_call;
-	struct coll_intra_state ahead; /* lock: what it has done before it was started */
-	struct coll_run_stage stage[2];
-	size_t stage_tiles;                /* of the longer half */
-	uint32_t stage_last;               /* `done` has this value when the device has ended the call */
-	void *device_stream, *user_stream; /* its work goes there; and was asked to go there */
-	/* The other staged requests of its communicator that are submitted with it. The first of them has the
-	 * others: the first of another communicator, the last, and their number. */
-	struct coll_request *next_staged, *next_chain, *chain_last;
-	int chain_calls;
-	/* Of its lane (stage_order.h): the request behind it, and the tiles before it. */
-	struct coll_request *next_in_lane;
-	size_t lane_tiles;
-	bool reached;        /* lock: its stream has come to its first tile */
-	uint64_t waiting_ns; /* lock: it has waited for its stream since then; 0: it does not */
-	/* Of a staged call that has no run, the host copies the tiles itself: `from` to `to`, or to and from the slots.
-	 * The payload of a tagged message, or a message of this rank to itself. */
-	struct coll_stage_local {
-		const char *from; /* NULL: the call has runs */
-		char *to;
-		size_t len_bytes;
-		size_t tiles; /* lock: copied so far */
-	} local;
-	coll_status lost;       /* lock: the communicator has failed; the device has not left it yet */
-	uint64_t lost_until_ns; /* lock: and is waited for until then */
-
-	/* Tagged messages: the send or receive, see call/tag.c. Freed with the request. detour: its payload goes
-	 * through `pack`, since it is memory of the device, or a stream of the device says when it may be read. */
-	void *tag;
-	bool detour;
-	uint32_t seen_moves; /* of it, by the watchdog; lock */
-	uint8_t message;     /* enum coll_record_message, and its tag, for the records */
-	int message_tag;
-
-	const struct coll_request *shown; /* while preparing: the call that the record names */
-
-	/* State of the running request. */
-	struct coll_record record;
-	struct coll_wait wait;
-	struct coll_wait_timer timer;
-
-	/* Merged calls. parts: the calls that this request replaces; pack: their packed data, or that of a detour.
-	 * next_part also links the calls of a group. whole: set in a part that holds the place of
-	 * the merged request in its stream. */
-	struct coll_request *parts, *next_part, *whole;
-	char *pack;
-	size_t pack_cap;
-
-	/* Events: the position that it waits for. */
-	struct coll_stream *source;
-	uint64_t source_position;
-	struct coll_request *next_waiter;
-};
+struct coll_request;
+struct coll_event_wait;
 
 /* ---- Streams and events ---- */
 
@@ -146,21 +41,21 @@ struct coll_stream {
 	struct coll_context *ctx;
 	/* A stream of the device orders its requests itself: they may all start. */
 	bool device;
-	void *handle;                 /* of the driver */
-	uint16_t number;              /* its number in the flight recorder */
-	struct coll_link items;       /* lock: incomplete requests, by position */
-	uint64_t last;                /* lock: the last position given out */
-	uint64_t released;            /* lock: the stream lets requests up to here start */
-	_Atomic uint64_t through;     /* complete up to here; written under the lock */
-	coll_status status;           /* lock: the first error, sticky */
-	uint64_t failed_at;           /* lock: the position of that error */
-	struct coll_request *waiters; /* lock: events of other streams */
-	struct coll_link events;      /* lock: events last recorded on this stream */
-	struct coll_link notices;     /* lock: what waits for positions, in their order; see notify.h */
+	void *handle;                    /* of the driver */
+	uint16_t number;                 /* its number in the flight recorder */
+	struct coll_link items;          /* lock: incomplete requests, by position */
+	uint64_t last;                   /* lock: the last position given out */
+	uint64_t released;               /* lock: the stream lets requests up to here start */
+	_Atomic uint64_t through;        /* complete up to here; written under the lock */
+	coll_status status;              /* lock: the first error, sticky */
+	uint64_t failed_at;              /* lock: the position of that error */
+	struct coll_event_wait *waiters; /* lock: events of other streams */
+	struct coll_link events;         /* lock: events last recorded on this stream */
+	struct coll_link notices;        /* lock: what waits for positions, in their order; see notify.h */
 	/* These two belong to the stream's thread: the position of the group that is being
 	 * submitted (0: none), and the last merged request that has a place here. */
 	uint64_t group_position;
-	const struct coll_request *merged;
+	const struct coll_collective_request *merged;
 };
 
 struct coll_event {
@@ -173,20 +68,50 @@ struct coll_event {
 	struct coll_link notices;   /* lock: of any recording, not due yet */
 };
 
-/* ---- Tagged messages ---- */
+/* ---- What has a part of its own in drivers ---- */
 
-/* What moves them: src/match/ does the work, and call/tag.c is between it and the drivers. The
- * members are called under the async lock, except as they say. */
-struct coll_tag_driver {
-	/* Look once; ends requests that are done. True: something moved. */
+/* Requests that are submitted together and have to do with devices, by communicator: the first of each communicator.
+ * What links them is the devices' own. */
+struct coll_batch {
+	struct coll_request *chains;
+	bool captured; /* a stream is being captured */
+	bool outside;  /* a request is in no capture, or in another one than the first of its communicator */
+};
+
+/* What handles memory and streams of devices. The members up to `poll` are called by the thread that makes the calls,
+ * the others under the async lock, but for the last two. */
+struct coll_device_driver {
+	/* Find out whether a bound request has to do with a device, and add it to the batch if it has. Refuses what
+	 * cannot be. */
+	coll_status (*add)(struct coll_batch *b, struct coll_request *r, const struct coll_stream *stream);
+	/* Before their submission. Those of a capture are not submitted: they belong to the graph then, or are refused.
+	 */
+	coll_status (*deal)(const struct coll_batch *b);
+	/* After it: put their work into their streams. An error of the device fails the communicator. */
+	void (*enqueue)(const struct coll_batch *b);
+	/* Whether memory that a call has been given is the device's, and is needed at all. */
+	bool (*is_memory)(struct coll_comm *comm, const void *ptr, size_t len_bytes);
+	/* Copy between host memory and that of the device, and wait for the end. One thread at a time has the copier.
+	 */
+	void (*take_copier)(struct coll_context *ctx);
+	void (*give_copier)(struct coll_context *ctx);
+	coll_status (*fetch)(struct coll_context *ctx, void *host, const void *device, size_t len_bytes);
+	coll_status (*bring)(struct coll_context *ctx, void *device, const void *host, size_t len_bytes);
+	/* The driver has reported an error: the communicator fails by it. Returns the error. */
+	coll_status (*give_up)(struct coll_comm *comm, coll_status st);
+
+	/* Look at what no request says: launches of graphs, streams of a communicator that has failed. */
 	bool (*poll)(struct coll_comm *comm);
-	/* Nothing blocks the request any more. May end it. */
-	void (*start)(struct coll_request *r);
-	/* Whether deadlines count for a request that runs now; fills what it waits for. */
-	bool (*limited)(struct coll_request *r);
-	/* The communicator's thread is about to wait until the request ends, and posts no receive meanwhile. Not under
-	 * the lock. May end it. */
-	void (*about_to_wait)(struct coll_request *r);
+	/* The communicator has failed: its streams go on, and write nothing. */
+	void (*release)(struct coll_comm *comm);
+	/* Whether the device has done all work of the communicator, or never will. */
+	bool (*has_left)(const struct coll_comm *comm);
+
+	/* Ask the driver of the device. If it reports an error, the communicators that have calls there end by it. From
+	 * a query, which a program may repeat without end: now and then only. */
+	void (*look)(struct coll_context *ctx, bool query);
+	/* The context ends. */
+	void (*close)(struct coll_context *ctx);
 };
 
 /* ---- State of a context ---- */
@@ -200,16 +125,17 @@ struct coll_async {
 	_Atomic uint64_t asked_ns;                /* when a query last asked the driver */
 	struct coll_request *ready, **ready_tail; /* lock: unblocked requests */
 	struct coll_request *spare_events;        /* lock */
+	const struct coll_device_driver *devices; /* NULL: the rank has no device */
 	unsigned passes;                          /* lock */
 	atomic_uint lock_waiters;                 /* number of threads that wait for the lock; drivers yield to them */
 	atomic_bool inlined;                      /* operations were started inline since the last sweep */
 	uint16_t streams;                         /* lock: streams created so far */
 	/* Communicators on which tagged messages may arrive, by inflight.tagged, whether anything is pending or not. */
-	const struct coll_tag_driver *tags;  /* NULL: nobody has used tags */
-	struct coll_link tagged;             /* lock */
-	atomic_bool any_tagged;              /* written under the lock */
-	atomic_uint knocks_seen;             /* of ctx->knocks; written under the lock */
-	struct coll_copier *copier;          /* NULL: the rank has no device; see copier.h */
+	bool (*poll_tags)(struct coll_comm *comm); /* under the lock; NULL: nobody has used tags */
+	struct coll_link tagged;                   /* lock */
+	atomic_bool any_tagged;                    /* written under the lock */
+	atomic_uint knocks_seen;                   /* of ctx->knocks; written under the lock */
+	struct coll_copier *copier;                /* of its device; see copier.h */
 	bool completed;                      /* lock: a request completed since the last look; sleepers must wake */
 	struct coll_notice *due, **due_tail; /* lock: to run when the lock is released */
 
@@ -246,26 +172,7 @@ static inline bool coll_async_is_idle(const struct coll_context *ctx)
 	               atomic_load_explicit(&ctx->knocks, memory_order_relaxed);
 }
 
-/* ---- async.c: open, close, progress thread ---- */
-coll_status coll_async_open(struct coll_context *ctx, struct coll_error_box *err);
-/* No communicator is left. */
-void coll_async_close(struct coll_context *ctx);
-/* Start the progress thread if the settings ask for one. */
-void coll_async_thread(struct coll_context *ctx);
-
-/* The progress thread is to take over unless a thread waits and drives soon. The lock is held. */
-void coll_async_call(struct coll_context *ctx);
-
-/* ---- group.c ---- */
-
-/* The group of a thread: its nesting depth and the calls noted in it. While a function of
- * coll_event_notify() runs the depth is negative, so no call takes a fast path: see notify.h. */
-struct coll_group {
-	int depth;
-	int calls;
-	struct coll_request *first, *last;
-};
-extern _Thread_local struct coll_group coll_group __attribute__((tls_model("initial-exec")));
+/* ---- The state of a communicator ---- */
 
 /* Whether a blocking call must not run inline: something is pending or was started inline, or the
  * call is in a group. */

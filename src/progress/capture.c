@@ -23,29 +23,30 @@
 #include "mapped/graphs.h"
 #include "progress/capture_launch.h"
 #include "progress/capture_state.h"
-#include "progress/drive.h"
+#include "progress/collective.h"
 #include "progress/inflight.h"
-#include "progress/request.h"
+#include "progress/lock.h"
 #include "progress/stage_ring.h"
+#include "progress/thread.h"
 
 /* ---- Calls ---- */
 
 coll_status coll_capture_empty(struct coll_request *r)
 {
-	if (r->kind == COLL_REQUEST_TAG)
+	if (r->is == COLL_IS_TAG)
 		return coll_comm_refuse(r->comm, "stream", COLL_ERR_UNSUPPORTED,
 		                        "[COLL-1217] a tagged message in a stream that is being captured");
 	for (int half = 0; half < 2; half++)
-		r->stage[half] = (struct coll_run_stage){.in = NULL};
-	r->job.stage = NULL;
-	r->staged = true;
-	r->stage_tiles = 1;
+		r->device->stage[half] = (struct coll_run_stage){.in = NULL};
+	if (r->is == COLL_IS_COLLECTIVE)
+		coll_collective_of(r)->job.stage = NULL;
+	r->device->tiles = 1;
 	return COLL_OK;
 }
 
 static uint32_t slot_of_tile(const struct coll_request *r, size_t t)
 {
-	return coll_stage_number(&r->stage[0], t) % CAPTURE_SLOTS;
+	return coll_stage_number(&r->device->stage[0], t) % CAPTURE_SLOTS;
 }
 
 static struct capture_words *words_of(const struct coll_stage *ring)
@@ -59,17 +60,17 @@ static coll_status put_gather(struct coll_stage *s, const struct coll_request *r
 	const uint32_t slot = slot_of_tile(r, t);
 	const struct coll_device_table *table = s->device->table;
 	const coll_status st =
-	        table->wait_bit(s->device, r->device_stream, coll_stage_address(s, &w->go[slot]), CAPTURE_CLEAR);
+	        table->wait_bit(s->device, r->device->stream, coll_stage_address(s, &w->go[slot]), CAPTURE_CLEAR);
 
 	if (st != COLL_OK)
 		return st;
-	return table->gather(s->device, r->device_stream, s->pieces, coll_stage_pieces_in(s, r, t, 0),
-	                     coll_stage_address(s, &w->full[slot]), r->captured->id);
+	return table->gather(s->device, r->device->stream, s->pieces, coll_stage_pieces_in(s, r, t, 0),
+	                     coll_stage_address(s, &w->full[slot]), r->device->captured->id);
 }
 
 static coll_status put_wait(struct coll_stage *s, const struct coll_request *r, size_t t)
 {
-	return s->device->table->wait_bit(s->device, r->device_stream,
+	return s->device->table->wait_bit(s->device, r->device->stream,
 	                                  coll_stage_address(s, &words_of(s)->go[slot_of_tile(r, t)]), CAPTURE_TAKEN);
 }
 
@@ -77,7 +78,7 @@ static coll_status put_scatter(struct coll_stage *s, const struct coll_request *
 {
 	const int n = coll_stage_pieces_out(s, r, t, 0);
 
-	return s->device->table->scatter(s->device, r->device_stream, s->pieces, n,
+	return s->device->table->scatter(s->device, r->device->stream, s->pieces, n,
 	                                 coll_stage_address(s, &s->words->guard),
 	                                 coll_stage_address(s, &words_of(s)->full[slot_of_tile(r, t)]), 0);
 }
@@ -153,22 +154,26 @@ static coll_status need_id(struct coll_capture *c, struct coll_captured *x)
 /* An operation may be started in other ways as well, so the graph gets a request of its own. */
 static coll_status own_request(struct coll_request *r, struct coll_request **own)
 {
+	struct coll_device_call *d;
+	struct coll_collective_request *c;
 	coll_status st;
 
 	*own = r;
-	if (!r->operation)
+	if (!r->device->host->later)
 		return COLL_OK;
-	st = coll_request_call(r->comm, &r->call, own);
+	st = coll_collective_make(r->comm, &coll_collective_of(r)->call, &c);
 	if (st != COLL_OK)
 		return st;
-	(*own)->staged = true;
-	(*own)->local.from = NULL;
-	(*own)->stage[0] = r->stage[0];
-	(*own)->stage_tiles = r->stage_tiles;
-	(*own)->direct = r->direct;
-	(*own)->direct_call = r->direct_call;
-	(*own)->job.stage = r->direct ? &(*own)->direct_call.stage : r->job.stage ? &(*own)->stage[0] : NULL;
-	(*own)->device_stream = r->device_stream;
+	d = c->request.device ? c->request.device : malloc(sizeof(*d));
+	if (!d) {
+		coll_request_recycle(&c->request);
+		return coll_comm_refuse(r->comm, "stream", COLL_ERR_MEMORY, "out of memory for a capture");
+	}
+	*d = *r->device;
+	d->host = c->request.kind;
+	c->request.device = d;
+	c->job.stage = d->direct ? &d->direct_call.stage : coll_collective_of(r)->job.stage ? &d->stage[0] : NULL;
+	*own = &c->request;
 	return COLL_OK;
 }
 
@@ -208,10 +213,10 @@ static coll_status add_call(struct coll_captured *x, struct coll_request *r)
 /* Numbers of collectives, and of direct ones: equal on all ranks, whatever their messages and groups. */
 static void number(struct capture_graph *g, struct capture_call *call)
 {
-	if (call->r->kind == COLL_REQUEST_COLLECTIVE)
+	if (call->r->is == COLL_IS_COLLECTIVE)
 		call->place = g->places++;
-	if (call->r->direct)
-		g->syncs = coll_mapped_graph_deal(&call->r->direct_call, g->syncs);
+	if (call->r->device->direct)
+		g->syncs = coll_mapped_graph_deal(&call->r->device->direct_call, g->syncs);
 }
 
 /* The requests of the graph, made from those of a chain. */
@@ -219,15 +224,15 @@ static coll_status collect(struct capture_graph *g, struct coll_request *first, 
 {
 	coll_status st = COLL_OK;
 
-	for (struct coll_request *r = first; r && st == COLL_OK; r = r->next_staged) {
-		struct coll_captured *x = r->direct ? NULL : chain->rest;
+	for (struct coll_request *r = first; r && st == COLL_OK; r = r->device->next) {
+		struct coll_captured *x = r->device->direct ? NULL : chain->rest;
 
 		if (!x)
-			x = add_part(chain, r->direct ? 1 : first->chain_calls);
+			x = add_part(chain, r->device->direct ? 1 : first->device->chain_calls);
 		if (!x)
 			return coll_comm_refuse(first->comm, "stream", COLL_ERR_MEMORY, "out of memory for a capture");
-		x->direct = r->direct;
-		if (!r->direct)
+		x->direct = r->device->direct;
+		if (!r->device->direct)
 			chain->rest = x;
 		st = add_call(x, r);
 		if (st == COLL_OK)
@@ -244,7 +249,7 @@ static void discard(struct chain *chain)
 
 		chain->parts = x->next;
 		for (int i = 0; i < x->n; i++) {
-			x->calls[i].r->captured = NULL;
+			x->calls[i].r->device->captured = NULL;
 			if (x->calls[i].own)
 				coll_request_recycle(x->calls[i].r);
 		}
@@ -255,11 +260,11 @@ static void discard(struct chain *chain)
 /* Whether two calls of a group have a channel together, so that one must follow the other. */
 static bool share(const struct coll_request *a, const struct coll_request *b)
 {
-	if (a->kind != b->kind || a->kind == COLL_REQUEST_COLLECTIVE)
-		return a->kind == b->kind;
+	if (a->is != b->is || a->is == COLL_IS_COLLECTIVE)
+		return a->is == b->is;
 	for (int half = 0; half < 2; half++)
-		if (a->pair_plan[half] && b->pair_plan[half] &&
-		    coll_pair_peer(&a->pair, half) == coll_pair_peer(&b->pair, half))
+		if (coll_pair_of(a)->plan[half] && coll_pair_of(b)->plan[half] &&
+		    coll_pair_peer(&coll_pair_of(a)->pair, half) == coll_pair_peer(&coll_pair_of(b)->pair, half))
 			return true;
 	return false;
 }
@@ -298,10 +303,12 @@ static void place(struct coll_captured *x)
 /* Give the calls their slots: a stream comes to them one after the other. */
 static void deal(struct coll_capture *c, struct coll_captured *x)
 {
-	for (int i = 0; i < x->n; i++)
-		x->calls[i].r->captured = x;
+	for (int i = 0; i < x->n; i++) {
+		x->calls[i].r->device->captured = x;
+		x->calls[i].r->kind = &coll_launch_kind;
+	}
 	if (x->direct) {
-		x->calls[0].r->direct_call.id = x->id;
+		x->calls[0].r->device->direct_call.id = x->id;
 		return;
 	}
 	place(x);
@@ -310,7 +317,7 @@ static void deal(struct coll_capture *c, struct coll_captured *x)
 	for (int i = 0; i < x->n; i++)
 		for (int half = 0; half < 2; half++) {
 			const struct capture_call *call = &x->calls[i];
-			struct coll_run_stage *s = &call->r->stage[half];
+			struct coll_run_stage *s = &call->r->device->stage[half];
 
 			s->number = x->slot + (uint32_t)call->row * (uint32_t)x->columns + (uint32_t)call->column;
 			s->apart = (uint32_t)x->columns;
@@ -347,13 +354,13 @@ static coll_status list(struct coll_capture *c, struct capture_graph *g, struct 
 
 static coll_status join_streams(struct coll_device *d, const struct coll_request *first, bool before)
 {
-	coll_device_stream main = first->device_stream;
+	coll_device_stream main = first->device->stream;
 	coll_status st = COLL_OK;
 
-	for (const struct coll_request *r = first->next_staged; r && st == COLL_OK; r = r->next_staged)
-		if (r->user_stream != main)
-			st = before ? d->table->order(d, r->user_stream, main)
-			            : d->table->order(d, main, r->user_stream);
+	for (const struct coll_request *r = first->device->next; r && st == COLL_OK; r = r->device->next)
+		if (r->device->user_stream != main)
+			st = before ? d->table->order(d, r->device->user_stream, main)
+			            : d->table->order(d, main, r->device->user_stream);
 	return st;
 }
 
@@ -363,8 +370,8 @@ static coll_status put_direct(const struct capture_graph *g, const struct coll_c
 
 	for (const struct coll_captured *x = g->calls; x != end && st == COLL_OK; x = x->next)
 		if (x->direct)
-			st = coll_mapped_graph_put(x->calls[0].r->comm, &x->calls[0].r->job,
-			                           &x->calls[0].r->direct_call, main);
+			st = coll_mapped_graph_put(x->calls[0].r->comm, &coll_collective_of(x->calls[0].r)->job,
+			                           &x->calls[0].r->device->direct_call, main);
 	return st;
 }
 
@@ -374,7 +381,7 @@ static bool copies(const struct capture_graph *g, const struct coll_captured *en
 	bool any = false;
 
 	for (const struct coll_captured *x = g->calls; x != end; x = x->next)
-		any |= x->direct && coll_mapped_copies(&x->calls[0].r->direct_call);
+		any |= x->direct && coll_mapped_copies(&x->calls[0].r->device->direct_call);
 	return any;
 }
 
@@ -419,7 +426,7 @@ static coll_status put_calls(struct coll_capture *c, const struct capture_graph 
 	coll_status st = first ? put_direct(g, end, main) : COLL_OK;
 
 	for (int i = 0; rest && i < rest->n; i++)
-		rest->calls[i].r->device_stream = main;
+		rest->calls[i].r->device->stream = main;
 	if (st == COLL_OK && rest)
 		st = put_first(c->ring, rest);
 	if (st == COLL_OK && !first)
@@ -432,7 +439,7 @@ static coll_status enqueue(struct coll_capture *c, struct capture_graph *g, cons
                            const struct coll_captured *end, const struct coll_request *first)
 {
 	struct coll_device *d = c->ring->device;
-	coll_device_stream main = first->device_stream;
+	coll_device_stream main = first->device->stream;
 	coll_status st = d->table->enter(d);
 
 	if (st != COLL_OK)
@@ -464,7 +471,7 @@ static coll_status take_chain(struct coll_request *first)
 	struct coll_error_box err;
 	struct capture_graph *g;
 	uint32_t places, syncs;
-	coll_status st = find_graph(comm, &first->capture, &g);
+	coll_status st = find_graph(comm, &first->device->capture, &g);
 
 	if (st != COLL_OK)
 		return st;
@@ -488,10 +495,8 @@ static coll_status take_chain(struct coll_request *first)
 		return st;
 	}
 	/* From here on the graph has the requests: some of the work may be in it. */
-	for (struct coll_request *r = first; r; r = r->next_staged) {
-		r->in_graph = true;
-		r->user_stream = r->device_stream;
-	}
+	for (struct coll_request *r = first; r; r = r->device->next)
+		r->device->user_stream = r->device->stream;
 	st = enqueue(c, g, rest, end, first);
 	if (st == COLL_OK) {
 		coll_async_lock(comm->ctx);
@@ -504,7 +509,7 @@ static coll_status take_chain(struct coll_request *first)
 	return coll_comm_refuse(comm, "stream", st, "%s", err.message);
 }
 
-coll_status coll_capture_take(const struct coll_stage_batch *b)
+coll_status coll_capture_take(const struct coll_batch *b)
 {
 	coll_status st = COLL_OK;
 
@@ -512,13 +517,13 @@ coll_status coll_capture_take(const struct coll_stage_batch *b)
 		return coll_comm_refuse(b->chains->comm, "group", COLL_ERR_UNSUPPORTED,
 		                        "[COLL-1218] a group with calls inside and outside of a capture, or of one "
 		                        "communicator in two captures");
-	for (struct coll_request *r = b->chains; r && st == COLL_OK; r = r->next_chain)
-		if (r->chain_calls > CAPTURE_SLOTS)
+	for (struct coll_request *r = b->chains; r && st == COLL_OK; r = r->device->next_chain)
+		if (r->device->chain_calls > CAPTURE_SLOTS)
 			st = coll_comm_refuse(r->comm, "group", COLL_ERR_UNSUPPORTED,
 			                      "[COLL-1213] %d calls with device memory in one group: at most %d",
-			                      r->chain_calls, CAPTURE_SLOTS);
+			                      r->device->chain_calls, CAPTURE_SLOTS);
 	for (struct coll_request *r = b->chains, *next; r && st == COLL_OK; r = next) {
-		next = r->next_chain;
+		next = r->device->next_chain;
 		st = take_chain(r);
 	}
 	return st;

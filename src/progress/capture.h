@@ -22,6 +22,6 @@
 /* A request of a capture that moves nothing on this rank: it has a place in the order all the same, or is refused. */
 coll_status coll_capture_empty(struct coll_request *r);
 /* The requests of a batch become part of the graph. */
-coll_status coll_capture_take(const struct coll_stage_batch *b);
+coll_status coll_capture_take(const struct coll_batch *b);
 
 #endif

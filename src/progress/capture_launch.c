@@ -16,8 +16,8 @@
 #include "progress/begin.h"
 #include "progress/capture_ring.h"
 #include "progress/capture_state.h"
-#include "progress/drive.h"
 #include "progress/inflight.h"
+#include "progress/lock.h"
 #include "select/bind.h"
 #include "select/bind_pair.h"
 
@@ -28,13 +28,14 @@ static const uint64_t PLACE_SALT = 0x6772617068;
 
 coll_status coll_capture_places(struct coll_capture *c, const struct coll_captured *x)
 {
-	for (int i = 0; i < x->n; i++) {
-		const size_t bytes = x->calls[i].r->scratch_bytes;
+	for (int i = 0; i < x->n && !x->direct; i++) {
 		struct capture_place *p = &c->places[i];
+		size_t bytes;
 		void *scratch;
 
-		if (x->direct || x->calls[i].r->kind != COLL_REQUEST_COLLECTIVE)
+		if (x->calls[i].r->is != COLL_IS_COLLECTIVE)
 			continue;
+		bytes = coll_collective_of(x->calls[i].r)->scratch_bytes;
 		if (!p->run && coll_run_create(&p->run) != COLL_OK)
 			return COLL_ERR_MEMORY;
 		/* That in use stays until no launch can be in it. */
@@ -74,7 +75,7 @@ static bool is_taken(const struct coll_captured *x, size_t j)
 	const struct capture_call *call = capture_at(x, j, &t);
 
 	for (int half = 0; call && half < 2; half++) {
-		const struct coll_run_stage *s = &call->r->stage[half];
+		const struct coll_run_stage *s = &call->r->device->stage[half];
 		const uint32_t number = coll_stage_number(s, t);
 
 		if (t < call->tiles[half] &&
@@ -114,55 +115,60 @@ static bool pump(struct coll_capture *c)
 bool coll_capture_left(const struct coll_request *r)
 {
 	const struct coll_capture *c = r->comm->capture;
+	const struct coll_device_call *d = r->device;
 
 	/* The run of a direct call ends when all devices have left it. */
-	return r->direct || c->active != r->captured || c->left == r->captured->tiles;
+	return d->direct || c->active != d->captured || c->left == d->captured->tiles;
 }
 
 /* What both kinds of collectives have in common. Each kind has its own order: how a rank groups its calls may say which
  * kind is first. Messages that name a call count both. */
-static coll_status start_run(struct coll_request *r, struct coll_run *run, uint64_t sequence, size_t place)
+static coll_status start_run(struct coll_collective_request *c, struct coll_run *run, uint64_t sequence, size_t place)
 {
+	struct coll_request *r = &c->request;
 	struct coll_comm *comm = r->comm;
 
-	r->job.sequence = sequence;
-	r->job.signature = r->signature;
-	coll_begin_record(comm, &r->call, &r->job, &r->record);
+	c->job.sequence = sequence;
+	c->job.signature = c->signature;
+	coll_begin_record(comm, &c->call, &c->job, &r->record);
 	r->record.sequence = comm->capture->sequence + comm->capture->directs;
 	r->record.flags |= COLL_RECORD_CAPTURED;
-	r->job.signature ^= (uint32_t)coll_mix64(PLACE_SALT ^ place);
-	r->wait.entries[0] = coll_begin_entry(comm, &r->call, &r->record, r->signature, COLL_WAY_UNKNOWN, 0);
+	c->job.signature ^= (uint32_t)coll_mix64(PLACE_SALT ^ place);
+	r->wait.entries[0] = coll_begin_entry(comm, &c->call, &r->record, c->signature, COLL_WAY_UNKNOWN, 0);
 	r->wait.runs[r->wait.nruns++] = run;
-	return coll_run_start(run, &comm->captured[0].fabric, &r->job);
+	return coll_run_start(run, &comm->captured[0].fabric, &c->job);
 }
 
-static coll_status start_collective(struct coll_request *r, struct capture_place *p, const struct coll_run *after,
-                                    size_t place)
+static coll_status start_collective(struct coll_collective_request *c, struct capture_place *p,
+                                    const struct coll_run *after, size_t place)
 {
-	r->job.intra = NULL;
-	r->job.scratch = p->scratch;
-	r->job.after = after;
-	return start_run(r, p->run, ++r->comm->capture->sequence, place);
+	c->job.intra = NULL;
+	c->job.scratch = p->scratch;
+	c->job.after = after;
+	return start_run(c, p->run, ++c->request.comm->capture->sequence, place);
 }
 
-static coll_status start_direct(struct coll_request *r, size_t place)
+static coll_status start_direct(struct coll_collective_request *c, size_t place)
 {
-	r->job.intra = coll_mapped_graph_op(r->comm);
-	r->job.scratch = NULL;
-	r->job.after = NULL;
-	return start_run(r, r->comm->capture->direct_run, ++r->comm->capture->directs, place);
+	struct coll_comm *comm = c->request.comm;
+
+	c->job.intra = coll_mapped_graph_op(comm);
+	c->job.scratch = NULL;
+	c->job.after = NULL;
+	return start_run(c, comm->capture->direct_run, ++comm->capture->directs, place);
 }
 
 /* The run of the message before, of those of a part that come before its call i: they have a channel together. */
 static const struct coll_run *message_before(const struct coll_captured *x, int i, int half)
 {
-	const int peer = coll_pair_peer(&x->calls[i].r->pair, half);
+	const int peer = coll_pair_peer(&coll_pair_of(x->calls[i].r)->pair, half);
 
 	while (--i >= 0) {
 		const struct coll_request *r = x->calls[i].r;
+		const struct coll_pair_request *p = r->is == COLL_IS_PAIR ? coll_pair_of(r) : NULL;
 
-		if (r->kind == COLL_REQUEST_PAIR && r->pair_plan[half] && coll_pair_peer(&r->pair, half) == peer)
-			return r->pair_run[half];
+		if (p && p->plan[half] && coll_pair_peer(&p->pair, half) == peer)
+			return p->run[half];
 	}
 	return NULL;
 }
@@ -170,25 +176,26 @@ static const struct coll_run *message_before(const struct coll_captured *x, int 
 static coll_status start_pair(const struct coll_captured *x, int i)
 {
 	struct coll_request *r = x->calls[i].r;
+	struct coll_pair_request *p = coll_pair_of(r);
 	struct coll_comm *comm = r->comm;
 	coll_status st = COLL_OK;
 
-	coll_pair_record(comm, &r->pair, &r->record);
+	coll_pair_record(comm, &p->pair, &r->record);
 	r->record.sequence = comm->inflight.begun;
 	r->record.flags |= COLL_RECORD_CAPTURED;
 	for (int half = 0; half < 2 && st == COLL_OK; half++) {
 		struct coll_job job;
 
-		if (!r->pair_plan[half])
+		if (!p->plan[half])
 			continue;
-		coll_pair_job(comm, &r->pair, half, r->pair_plan[half], &job);
-		job.sequence = ++comm->capture->numbers[half][coll_pair_peer(&r->pair, half)];
-		job.stage = r->stage[half].ready ? &r->stage[half] : NULL;
+		coll_pair_job(comm, &p->pair, half, p->plan[half], &job);
+		job.sequence = ++comm->capture->numbers[half][coll_pair_peer(&p->pair, half)];
+		job.stage = r->device->stage[half].ready ? &r->device->stage[half] : NULL;
 		job.after = message_before(x, i, half);
 		/* Without a number: those of other messages are looked up by it. */
-		r->wait.entries[r->wait.nruns] = coll_begin_pair_entry(comm, &r->pair, half, 0, 0);
-		r->wait.runs[r->wait.nruns++] = r->pair_run[half];
-		st = coll_run_start(r->pair_run[half], &comm->captured[1].fabric, &job);
+		r->wait.entries[r->wait.nruns] = coll_begin_pair_entry(comm, &p->pair, half, 0, 0);
+		r->wait.runs[r->wait.nruns++] = p->run[half];
+		st = coll_run_start(p->run[half], &comm->captured[1].fabric, &job);
 	}
 	return st;
 }
@@ -204,10 +211,11 @@ static void reset(struct coll_request *r)
 	r->status = COLL_AGAIN;
 	r->lost = COLL_OK;
 	r->stream = NULL;
-	r->held = r->reached = true;
-	r->enqueued = false;
-	r->waiting_ns = 0;
-	r->local.tiles = 0;
+	r->held = r->device->reached = true;
+	r->shown = COLL_SHOWN;
+	r->queue[0] = r->queue[1] = NULL;
+	r->device->waiting_ns = r->device->lost_until_ns = 0;
+	r->device->local.tiles = 0;
 	r->timer = (struct coll_wait_timer){0};
 	r->wait = (struct coll_wait){.record = &r->record};
 	atomic_store_explicit(&r->done, false, memory_order_relaxed);
@@ -247,9 +255,9 @@ static void start(struct coll_comm *comm, struct coll_captured *x)
 		reset(r);
 		coll_inflight_join(r);
 		if (x->direct) {
-			st = start_direct(r, x->calls[i].place);
-		} else if (r->kind == COLL_REQUEST_COLLECTIVE) {
-			st = start_collective(r, &c->places[i], after, x->calls[i].place);
+			st = start_direct(coll_collective_of(r), x->calls[i].place);
+		} else if (r->is == COLL_IS_COLLECTIVE) {
+			st = start_collective(coll_collective_of(r), &c->places[i], after, x->calls[i].place);
 			after = c->places[i].run;
 		} else {
 			st = start_pair(x, i);

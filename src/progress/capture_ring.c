@@ -10,8 +10,8 @@
 #include "engine/run.h"
 #include "mapped/graphs.h"
 #include "progress/capture_state.h"
-#include "progress/drive.h"
 #include "progress/inflight.h"
+#include "progress/lock.h"
 #include "progress/stage_ring.h"
 
 /* Rings whose graphs outlive their communicator. */
@@ -190,7 +190,8 @@ static void take_apart(struct coll_comm *comm, struct capture_graph *g)
 		for (int i = 0; i < x->n; i++) {
 			struct coll_request *r = x->calls[i].r;
 
-			r->captured = NULL;
+			r->device->captured = NULL;
+			r->kind = r->device->host;
 			r->next = comm->inflight.done;
 			comm->inflight.done = r;
 		}

@@ -102,7 +102,7 @@ static inline uint32_t capture_slot(const struct coll_captured *x, size_t j)
 /* The row behind its last tile. */
 static inline size_t capture_end(const struct capture_call *call)
 {
-	return call->row + call->r->stage_tiles;
+	return call->row + call->r->device->tiles;
 }
 
 /* The call whose tile *t has place j; NULL: there is none. */

@@ -15,14 +15,13 @@
 #include "core/error.h"
 #include "engine/run.h"
 #include "progress/async.h"
-#include "progress/capture_launch.h"
 #include "progress/inflight.h"
+#include "progress/inlined.h"
+#include "progress/lock.h"
 #include "progress/loop.h"
 #include "progress/notify.h"
-#include "progress/persistent.h"
-#include "progress/stage.h"
-#include "progress/stage_late.h"
-#include "progress/stage_ring.h"
+#include "progress/request.h"
+#include "progress/thread.h"
 #include "watch/diagnose.h"
 
 enum { PROGRESS_EVERY = 8, ASSESS_EVERY = 16 };
@@ -32,78 +31,41 @@ static const uint64_t MS = 1000000;
 
 /* ---- One look ---- */
 
-/* The communicator has failed. */
-static bool poll_lost(struct coll_request *r)
+bool coll_drive_runs(struct coll_request *r, bool *waits)
 {
-	const uint64_t now = coll_clock_ns();
+	struct coll_inflight *f = &r->comm->inflight;
+	bool moved = false;
 
-	if (!coll_stage_drained(r) && now < r->lost_until_ns)
-		return false;
-	/* Nor may other ranks use the memory that is about to be the user's again. */
-	if (r->direct && !coll_mapped_is_let_go(r->comm, now + COLL_DELAY_NS(DEVICE_DRAIN) >=
-	                                                         r->lost_until_ns + COLL_DELAY_NS(PEERS_DRAIN)))
-		return false;
-	coll_inflight_complete(r, r->lost);
-	return true;
-}
-
-/* True: the request moved or ended. */
-static bool poll_request(struct coll_request *r)
-{
-	bool moved = false, waits = false;
-
-	if (r->lost != COLL_OK)
-		return poll_lost(r);
-	moved = r->staged && coll_stage_copy(r);
+	*waits = false;
 	for (int i = 0; i < r->wait.nruns; i++) {
 		bool m = false;
 		coll_status st = coll_run_poll(r->wait.runs[i], &m);
 
 		moved |= m;
-		if (st == COLL_AGAIN) {
-			waits = true;
-		} else if (st != COLL_OK) {
-			r->comm->inflight.faulty = r;
-			r->comm->inflight.faulty_run = r->wait.runs[i];
-			r->comm->inflight.fault = st;
-			return moved;
-		}
+		*waits |= st != COLL_OK;
+		if (st == COLL_OK || st == COLL_AGAIN)
+			continue;
+		f->faulty = r;
+		f->faulty_run = r->wait.runs[i];
+		f->fault = st;
+		return moved;
 	}
-	if (moved)
+	return moved;
+}
+
+bool coll_drive_poll(struct coll_request *r)
+{
+	bool waits;
+	const bool moved = coll_drive_runs(r, &waits);
+
+	if (moved && !r->comm->inflight.faulty)
 		coll_wait_timer_moved(r->comm, &r->timer);
-	if (r->staged && !r->reached && !coll_stage_waits_for_stream(r)) {
-		r->reached = true;
-		coll_inflight_publish(r->comm, NULL);
-	}
-	if (!waits && r->staged)
-		coll_inflight_free_channels(r);
-	if (waits || (r->staged && !(coll_stage_is_copied(r) && coll_stage_drained(r))))
+	if (waits)
 		return moved;
 	coll_inflight_complete(r, COLL_OK);
 	return true;
 }
 
-/* A send that its stream must come to. When the payload has been copied it is one like any other: the user's memory
- * is read no more, and the stream goes on. */
-static bool poll_staged_tag(struct coll_request *r)
-{
-	struct coll_async *a = r->comm->ctx->async;
-
-	if (r->lost != COLL_OK)
-		return poll_lost(r);
-	if (!coll_stage_copy(r))
-		return false;
-	if (coll_stage_is_copied(r)) {
-		r->staged = false;
-		coll_recorder_way(r->wait.entries[0], COLL_WAY_SEND_RECV | COLL_WAY_STAGED);
-		atomic_fetch_sub_explicit(&a->staged, 1, memory_order_relaxed);
-		coll_inflight_publish(r->comm, NULL);
-		a->tags->start(r);
-	}
-	return true;
-}
-
-/* Requests of tagged messages are not polled one by one: see poll_tagged(). */
 static bool poll_running(struct coll_comm *comm)
 {
 	struct coll_inflight *f = &comm->inflight;
@@ -112,11 +74,13 @@ static bool poll_running(struct coll_comm *comm)
 
 	for (struct coll_link *l = f->running.next; l != &f->running && !f->faulty; l = next) {
 		struct coll_request *r = COLL_ENTRY(l, struct coll_request, running);
+		const bool alone = r->is != COLL_IS_TAG;
 
 		next = l->next;
-		if (r->kind != COLL_REQUEST_TAG)
-			moved |= poll_request(r);
-		else if (r->staged && poll_staged_tag(r))
+		if (!r->kind->poll || !r->kind->poll(r))
+			continue;
+		moved = true;
+		if (!alone)
 			return true; /* it may have ended others, so the list is another one */
 	}
 	return moved;
@@ -129,7 +93,7 @@ static void admit(struct coll_context *ctx)
 	/* Acquire: the communicators were marked before. */
 	const unsigned knocks = atomic_load_explicit(&ctx->knocks, memory_order_acquire);
 
-	if (knocks == atomic_load_explicit(&a->knocks_seen, memory_order_relaxed) || !a->tags)
+	if (knocks == atomic_load_explicit(&a->knocks_seen, memory_order_relaxed) || !a->poll_tags)
 		return;
 	atomic_store_explicit(&a->knocks_seen, knocks, memory_order_relaxed);
 	pthread_mutex_lock(&ctx->comms_lock);
@@ -169,70 +133,51 @@ static bool poll_tagged(struct coll_context *ctx)
 		struct coll_comm *comm = COLL_ENTRY(l, struct coll_comm, inflight.tagged);
 
 		if (!comm->inflight.faulty)
-			moved |= a->tags->poll(comm);
+			moved |= a->poll_tags(comm);
 	}
 	return moved;
 }
 
-/* Whether b cannot end before r has ended. */
-static bool needs(const struct coll_request *b, const struct coll_request *r)
+/* Whether they are in a queue together. */
+static bool share_queue(const struct coll_request *a, const struct coll_request *b)
 {
-	if (b == r)
-		return true;
-	if (b->kind != r->kind || b->captured || r->captured)
-		return false;
-	if (b->kind == COLL_REQUEST_COLLECTIVE)
-		return r->job.sequence < b->job.sequence;
-	for (int half = 0; half < 2; half++)
-		if (b->pair_plan[half] && r->pair_plan[half] &&
-		    coll_pair_peer(&b->pair, half) == coll_pair_peer(&r->pair, half) &&
-		    r->pair_sequence[half] < b->pair_sequence[half])
-			return true;
-	return false;
+	return (a->queue[0] && a->queue[0] == b->queue[0]) || (a->queue[1] && a->queue[1] == b->queue[1]);
 }
 
-/* Whether the communicator's thread is in a call that cannot return before r ends. */
+/* Whether the communicator's thread is in a call that cannot return before r ends: r, or one behind it. */
 static bool keeps_thread(const struct coll_comm *comm, const struct coll_request *r)
 {
-	const struct coll_inflight *f = &comm->inflight;
-
-	for (struct coll_link *l = f->all.next; l != &f->all; l = l->next) {
+	for (const struct coll_link *l = &r->all; l != &comm->inflight.all; l = l->next) {
 		const struct coll_request *b = COLL_ENTRY(l, struct coll_request, all);
 
 		/* A request of a stream does not count: other threads may use the communicator
 		 * while one waits for it. */
-		if (!b->stream && atomic_load_explicit(&b->awaited, memory_order_relaxed) && needs(b, r))
+		if (!b->stream && atomic_load_explicit(&b->awaited, memory_order_relaxed) &&
+		    (b == r || share_queue(b, r)))
 			return true;
 	}
 	return false;
 }
 
-/* A stream that does not come to the call, or not to its end, has the time of a peer that is late. */
-static coll_status inspect_stream(struct coll_comm *comm, struct coll_request *r, uint64_t now)
+coll_status coll_drive_inspect(struct coll_request *r, uint64_t now_ns)
 {
-	if (!r->waiting_ns)
-		r->waiting_ns = now;
-	if (now - r->waiting_ns < (uint64_t)comm->arrival_timeout_ms * MS)
-		return COLL_OK;
-	return coll_stage_late(r);
-}
+	struct coll_comm *comm = r->comm;
 
-static coll_status inspect_one(struct coll_comm *comm, struct coll_request *r, bool aside, uint64_t now)
-{
-	if (coll_stage_waits_for_stream(r))
-		return inspect_stream(comm, r, now);
-	r->waiting_ns = 0;
-	r->timer.blocking = coll_wait_timer_is_due(&r->timer, now) && keeps_thread(comm, r);
+	r->timer.blocking = coll_wait_timer_is_due(&r->timer, now_ns) && keeps_thread(comm, r);
 	r->timer.alone = comm->inflight.pending == 1 + comm->inflight.kept;
-	r->timer.aside = aside;
-	return coll_comm_inspect(comm, &r->wait, &r->timer, now);
+	return coll_comm_inspect(comm, &r->wait, &r->timer, now_ns);
 }
 
-/* Whether deadlines count for a message. */
-static bool is_limited(struct coll_request *r)
+/* aside: the communicator has more that runs, which is inspected first. */
+static coll_status inspect_one(struct coll_request *r, bool aside, uint64_t now)
 {
-	return r->kind == COLL_REQUEST_PAIR || coll_stage_waits_for_stream(r) ||
-	       (r->kind == COLL_REQUEST_TAG && r->comm->ctx->async->tags->limited(r));
+	r->timer.aside = aside;
+	return r->kind->inspect ? r->kind->inspect(r, now) : coll_drive_inspect(r, now);
+}
+
+static enum coll_limit limit_of(struct coll_request *r)
+{
+	return r->kind->limited ? r->kind->limited(r) : COLL_UNLIMITED;
 }
 
 /* Inspect the deadlines of the oldest running collective, because the others run behind it. Inspect
@@ -247,26 +192,22 @@ static coll_status inspect(struct coll_comm *comm, uint64_t now)
 
 	for (struct coll_link *l = f->running.next; l != &f->running && st == COLL_OK; l = l->next) {
 		struct coll_request *r = COLL_ENTRY(l, struct coll_request, running);
+		const enum coll_limit limit = limit_of(r);
 
-		if (r->kind != COLL_REQUEST_COLLECTIVE)
-			messages += is_limited(r);
-		else if (r->captured)
-			st = inspect_one(comm, r, collective, now);
-		else if (!collective && r->wait.nruns > 0)
-			st = inspect_one(comm, r, false, now);
-		collective |= r->kind == COLL_REQUEST_COLLECTIVE && !r->captured;
+		messages += limit == COLL_LIMITED_MESSAGE;
+		if (limit == COLL_LIMITED_EACH || (limit == COLL_LIMITED_OLDEST && !collective))
+			st = inspect_one(r, collective, now);
+		collective |= limit == COLL_LIMITED_OLDEST;
 	}
 	if (messages > MESSAGES_AT_A_TIME)
 		first = (unsigned)(now / COLL_DELAY_NS(MESSAGE_TURN)) * MESSAGES_AT_A_TIME % messages;
 	for (struct coll_link *l = f->running.next; l != &f->running && st == COLL_OK; l = l->next) {
 		struct coll_request *r = COLL_ENTRY(l, struct coll_request, running);
 
-		if (r->kind == COLL_REQUEST_COLLECTIVE || !is_limited(r) ||
-		    (i++ + messages - first) % messages >= MESSAGES_AT_A_TIME)
+		if (limit_of(r) != COLL_LIMITED_MESSAGE || (i++ + messages - first) % messages >= MESSAGES_AT_A_TIME)
 			continue;
 		r->record.sequence = f->begun; /* this rank's current position */
-		if (r->wait.nruns > 0 || r->wait.of_rank || coll_stage_waits_for_stream(r))
-			st = inspect_one(comm, r, collective, now);
+		st = inspect_one(r, collective, now);
 	}
 	return st;
 }
@@ -305,44 +246,15 @@ static bool for_each(struct coll_async *a, bool (*visit)(struct coll_comm *comm,
 	return moved;
 }
 
-/* The streams of a communicator that has failed go on to their end, however much work of the user is in them: a peer
- * whose own stream goes on writes the words once more that have let this one pass. */
-static void release_streams(struct coll_comm *comm)
-{
-	coll_stage_release(comm);
-	if (coll_stage_has_left(comm))
-		coll_inflight_unkeep(comm, COLL_KEPT_BY_STREAMS);
-}
-
-/* Direct calls that have no place among the running ones yet. What has one may be behind them in a stream, which waits
- * for their copies of host memory. */
-static bool copy_ahead(struct coll_comm *comm)
-{
-	struct coll_inflight *f = &comm->inflight;
-	bool moved = false;
-
-	for (struct coll_link *l = f->all.next; l != &f->all; l = l->next) {
-		struct coll_request *r = COLL_ENTRY(l, struct coll_request, all);
-
-		if (r->state == COLL_REQUEST_QUEUED && r->enqueued && r->direct)
-			moved |= coll_mapped_copy(comm->mapped, &r->job, &r->direct_call, &r->ahead);
-	}
-	return moved;
-}
-
 /* Check for an alarm even when requests move: some may move all the time, and an abort must not
  * wait until they stop. */
 static bool visit_running(struct coll_comm *comm, uint64_t now)
 {
-	bool moved = coll_capture_poll(comm);
-
+	const struct coll_device_driver *devices = comm->ctx->async->devices;
 	/* In front of what may end the last request: behind that the communicator is its thread's. */
-	if (comm->failed)
-		release_streams(comm);
-	if (comm->inflight.stalled)
-		moved |= copy_ahead(comm);
-	moved |= poll_running(comm);
+	bool moved = devices && devices->poll(comm);
 
+	moved |= poll_running(comm);
 	if (moved && comm->inflight.pending > 0 &&
 	    atomic_load_explicit(&comm->attention, memory_order_relaxed) & COLL_ATTENTION_ALARM)
 		assess(comm, now);
@@ -381,34 +293,6 @@ bool coll_drive(struct coll_context *ctx)
 		moved = true;
 	}
 	return moved;
-}
-
-void coll_async_lock(struct coll_context *ctx)
-{
-	struct coll_async *a = ctx->async;
-
-	if (pthread_mutex_trylock(&a->lock) == 0)
-		return;
-	/* Relaxed: only a hint, and its readers look again. */
-	atomic_fetch_add_explicit(&a->lock_waiters, 1, memory_order_relaxed);
-	pthread_mutex_lock(&a->lock);
-	atomic_fetch_sub_explicit(&a->lock_waiters, 1, memory_order_relaxed);
-}
-
-void coll_async_unlock(struct coll_context *ctx)
-{
-	struct coll_async *a = ctx->async;
-	const bool completed = a->completed;
-	struct coll_notice *due = a->due;
-
-	a->completed = false;
-	a->due = NULL;
-	a->due_tail = &a->due;
-	pthread_mutex_unlock(&a->lock);
-	if (completed)
-		coll_context_wake(ctx);
-	if (due)
-		coll_notify_run(due);
 }
 
 bool coll_drive_try(struct coll_context *ctx)
@@ -547,6 +431,23 @@ coll_status coll_async_await_comm(struct coll_comm *comm, bool (*done)(void *arg
 	return await(&comm->ctx, 1, comm, done, arg, timeout_ms);
 }
 
+coll_status coll_async_await_device(struct coll_context *ctx, struct coll_comm *comm, bool (*done)(void *arg),
+                                    void *arg, int timeout_ms)
+{
+	const uint64_t until = timeout_ms < 0 ? 0 : coll_clock_ns() + (uint64_t)timeout_ms * MS;
+
+	for (;;) {
+		const uint64_t now = until ? coll_clock_ns() : 0;
+		const uint64_t left_ms = until ? (until > now ? (until - now) / MS + 1 : 0) : UINT64_MAX;
+		const int slice = left_ms < COLL_DELAY_DEVICE_LOOK_MS ? (int)left_ms : COLL_DELAY_DEVICE_LOOK_MS;
+		const coll_status st = await(&ctx, 1, comm, done, arg, slice);
+
+		if (st != COLL_AGAIN || left_ms == 0)
+			return st;
+		ctx->async->devices->look(ctx, false);
+	}
+}
+
 /* ---- A communicator as a whole ---- */
 
 static bool pending(const struct coll_comm *comm)
@@ -578,7 +479,7 @@ coll_status coll_comm_usable(struct coll_comm *comm, const char *kind)
 		if (comm->failed || !(attention & COLL_ATTENTION_ALARM))
 			return comm->failed;
 		/* An operation that was started inline must end with the communicator. */
-		coll_operation_hand_over(comm);
+		coll_inlined_hand_over(comm);
 		if (!pending(comm))
 			return coll_comm_attend(comm, kind);
 	}
@@ -595,7 +496,7 @@ coll_status coll_comm_usable(struct coll_comm *comm, const char *kind)
 
 coll_status coll_comm_lose(struct coll_comm *comm, coll_status status, int culprit, const char *cause)
 {
-	coll_operation_hand_over(comm);
+	coll_inlined_hand_over(comm);
 	coll_async_lock(comm->ctx);
 	status = coll_comm_fail(comm, status, culprit, cause, "");
 	coll_inflight_lost(comm);
@@ -610,13 +511,13 @@ static bool nothing_pending(void *arg)
 
 void coll_comm_drain(struct coll_comm *comm)
 {
-	coll_operation_hand_over(comm);
+	coll_inlined_hand_over(comm);
 	coll_async_lock(comm->ctx);
 	comm->inflight.closing = true;
 	coll_inflight_unkeep(comm, COLL_KEPT_BY_STREAMS);
 	coll_async_unlock(comm->ctx);
 	if (comm->stage)
-		coll_stage_await(comm->ctx, comm, nothing_pending, comm, -1);
+		coll_async_await_device(comm->ctx, comm, nothing_pending, comm, -1);
 	else
 		coll_async_await_comm(comm, nothing_pending, comm, -1);
 	/* Taking the lock once ensures that the driver that completed the last request has left the

@@ -6,6 +6,7 @@
 
 #include "core/comm.h"
 #include "progress/async.h"
+#include "progress/lock.h"
 
 /* Whether the communicator has failed. Works while any thread drives it. */
 coll_status coll_comm_status(const struct coll_comm *comm);
@@ -19,13 +20,6 @@ coll_status coll_comm_lose(struct coll_comm *comm, coll_status status, int culpr
 
 /* Wait until nothing of the communicator is pending. Then this thread has exclusive use of it. */
 void coll_comm_drain(struct coll_comm *comm);
-
-/* Take the async lock in a thread that does not drive. A driver would take the lock again at once,
- * so drivers yield to threads that wait here. A driver that can come back later uses trylock. */
-void coll_async_lock(struct coll_context *ctx);
-
-/* Release the lock and wake sleepers if any request completed. */
-void coll_async_unlock(struct coll_context *ctx);
 
 /* Look once at everything pending. True: something moved. The lock is held. */
 bool coll_drive(struct coll_context *ctx);
@@ -46,6 +40,14 @@ void coll_drive_untagged(struct coll_comm *comm);
  */
 bool coll_drive_ask(struct coll_context *ctx, bool (*done)(void *arg), void *arg);
 
+/* Poll the runs of a request. True: one moved. *waits: not all have ended. A run that fails becomes the fault of the
+ * communicator. */
+bool coll_drive_runs(struct coll_request *r, bool *waits);
+/* A request that ends with its runs. The lock is held. */
+bool coll_drive_poll(struct coll_request *r);
+/* Whether one of its deadlines has passed. The lock is held. */
+coll_status coll_drive_inspect(struct coll_request *r, uint64_t now_ns);
+
 /* Drive these contexts until done(arg), for at most timeout_ms (< 0: no limit). Returns OK or
  * AGAIN. */
 coll_status coll_async_await(struct coll_context **ctxs, int n, bool (*done)(void *arg), void *arg, int timeout_ms);
@@ -53,6 +55,11 @@ coll_status coll_async_await(struct coll_context **ctxs, int n, bool (*done)(voi
 /* The same for something of one communicator: if the program's hook ends the wait, only this one is
  * aborted; else every communicator with pending requests. */
 coll_status coll_async_await_comm(struct coll_comm *comm, bool (*done)(void *arg), void *arg, int timeout_ms);
+
+/* The first if comm is NULL, else the second, for what a device has to do: an error of its driver ends the
+ * communicators that have calls there, since nothing else would end the wait. */
+coll_status coll_async_await_device(struct coll_context *ctx, struct coll_comm *comm, bool (*done)(void *arg),
+                                    void *arg, int timeout_ms);
 
 /* The program's hook has ended a wait of this communicator: abort it. */
 void coll_comm_interrupt(struct coll_comm *comm);

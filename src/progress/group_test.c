@@ -16,7 +16,7 @@ static void add(int i, size_t count, coll_op op, struct coll_stream *s)
 	call.op = op;
 	call.in = in[i];
 	call.out = out[i];
-	if (coll_request_call(comm, &call, &r) == COLL_OK)
+	if (world_make(&call, &r) == COLL_OK)
 		coll_request_dispatch(r, s);
 }
 
@@ -64,9 +64,9 @@ TEST(group, small_calls_travel_as_one)
 	for (int i = 0; i < 3; i++)
 		add(i, SMALL, COLL_SUM, NULL);
 	CHECK(fake_engine.nstarted == 0 && comm->sequence == 0, "noted, and no more");
-	CHECK(coll_group_has(comm, NULL));
+	CHECK(coll_noted_has(comm, NULL));
 	CHECK(coll_group_end() == COLL_OK);
-	CHECK(!coll_group_has(comm, NULL));
+	CHECK(!coll_noted_has(comm, NULL));
 	REQUIRE(fake_engine.nstarted == 1);
 	CHECK(fake_engine.started[0]->job.in.count == 3 * SMALL && comm->sequence == 1);
 	for (int i = 0; i < 3; i++)
@@ -133,7 +133,7 @@ TEST(group, no_more_than_32_kib_travel_as_one)
 
 		call.in = many[i];
 		call.out = results[i];
-		REQUIRE(coll_request_call(comm, &call, &r) == COLL_OK);
+		REQUIRE(world_make(&call, &r) == COLL_OK);
 		coll_request_dispatch(r, NULL);
 	}
 	CHECK(coll_group_end() == COLL_OK);

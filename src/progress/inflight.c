@@ -10,19 +10,12 @@
 #include "progress/inflight.h"
 
 #include <stdlib.h>
-#include <string.h>
 
-#include "base/clock.h"
-#include "base/delay.h"
 #include "core/error.h"
 #include "engine/run.h"
 #include "progress/async.h"
-#include "progress/capture_launch.h"
-#include "progress/persistent.h"
 #include "progress/request.h"
-#include "progress/stage.h"
 #include "progress/stream.h"
-#include "select/bind_pair.h"
 
 /* ---- Creation and destruction ---- */
 
@@ -58,7 +51,8 @@ void coll_inflight_fini(struct coll_comm *comm)
 		f->done = r->next;
 		coll_request_recycle(r);
 	}
-	free_list(f->spare);
+	for (int i = 0; i < COLL_IS_EVENT; i++)
+		free_list(f->spare[i]);
 	for (int i = 0; i < COLL_IN_FLIGHT_MAX; i++) {
 		coll_run_destroy(&f->slots[i].run);
 		free(f->slots[i].scratch);
@@ -69,37 +63,23 @@ void coll_inflight_fini(struct coll_comm *comm)
 
 /* ---- Order ---- */
 
-static void enter_collective(struct coll_request *r)
+void coll_inflight_queue(struct coll_request *r, int i, struct coll_request **last)
 {
-	struct coll_comm *comm = r->comm;
-	struct coll_inflight *f = &comm->inflight;
-
-	r->job.sequence = ++comm->sequence;
-	if (f->tail) {
-		f->tail->follower[0] = r;
+	r->queue[i] = last;
+	if (*last) {
+		(*last)->follower[i] = r;
 		r->blockers++;
 	}
-	f->tail = r;
+	*last = r;
 }
 
-static void enter_pair(struct coll_request *r)
+void coll_inflight_pass(struct coll_request *r, int i)
 {
-	struct coll_comm *comm = r->comm;
-
-	for (int half = 0; half < 2; half++) {
-		const int peer = coll_pair_peer(&r->pair, half);
-		struct coll_request **last;
-
-		if (!r->pair_plan[half])
-			continue;
-		r->pair_sequence[half] = coll_pair_number(comm, half, peer);
-		last = &comm->inflight.pairs[half][peer];
-		if (*last) {
-			(*last)->follower[half] = r;
-			r->blockers++;
-		}
-		*last = r;
-	}
+	if (r->queue[i] && *r->queue[i] == r)
+		*r->queue[i] = NULL;
+	if (r->follower[i])
+		coll_inflight_unblock(r->follower[i]);
+	r->follower[i] = NULL;
 }
 
 static void count_one(struct coll_comm *comm)
@@ -127,8 +107,6 @@ static void count_in(struct coll_request *r)
 	 * counterpart in stop_driving(). Either the leaving driver sees this request and wakes the
 	 * progress thread, or the submitter sees that there is no driver and wakes it. */
 	atomic_fetch_add(&a->pending, 1);
-	if (r->staged)
-		atomic_fetch_add_explicit(&a->staged, 1, memory_order_relaxed);
 	coll_list_append(&f->all, &r->all);
 }
 
@@ -177,6 +155,7 @@ void coll_inflight_adopt(struct coll_request *r)
 	struct coll_inflight *f = &r->comm->inflight;
 
 	coll_inflight_join(r);
+	r->queue[0] = &f->tail;
 	f->started++;
 	f->last = r;
 }
@@ -186,15 +165,14 @@ void coll_inflight_enter(struct coll_request *r)
 	count_in(r);
 	r->state = COLL_REQUEST_QUEUED;
 	r->blockers = 1;
-	if (r->kind == COLL_REQUEST_COLLECTIVE)
-		enter_collective(r);
-	else
-		enter_pair(r);
+	r->kind->enter(r);
 }
 
 /* Requests of a failed communicator are excluded: coll_inflight_lost() ends them one by one. */
-static void make_ready(struct coll_async *a, struct coll_request *r)
+void coll_inflight_make_ready(struct coll_request *r)
 {
+	struct coll_async *a = r->comm ? r->comm->ctx->async : r->stream->ctx->async;
+
 	if (r->comm && r->comm->failed)
 		return;
 	r->next = NULL;
@@ -204,25 +182,16 @@ static void make_ready(struct coll_async *a, struct coll_request *r)
 
 void coll_inflight_unblock(struct coll_request *r)
 {
-	struct coll_async *a = r->comm ? r->comm->ctx->async : r->stream->ctx->async;
-
-	if (--r->blockers > 0)
-		return;
-	if (r->whole)
-		coll_inflight_unblock(r->whole);
-	else
-		make_ready(a, r);
+	if (--r->blockers == 0)
+		coll_inflight_make_ready(r);
 }
 
 /* ---- Start ---- */
 
-/* A receive that was posted in advance is nothing that this rank is doing, and neither is a call that its stream has
- * not reached: to its peers this rank is late. */
 static bool shows(const struct coll_request *r)
 {
-	if (r->staged && !r->reached)
-		return false;
-	return r->kind != COLL_REQUEST_TAG || !r->held || atomic_load_explicit(&r->awaited, memory_order_relaxed);
+	return r->shown == COLL_SHOWN ||
+	       (r->shown == COLL_SHOWN_AWAITED && atomic_load_explicit(&r->awaited, memory_order_relaxed));
 }
 
 /* Prefer the oldest collective, else the oldest message. */
@@ -233,9 +202,9 @@ void coll_inflight_publish(struct coll_comm *comm, struct coll_request *ended)
 	for (struct coll_link *l = comm->inflight.running.next; l != &comm->inflight.running; l = l->next) {
 		struct coll_request *r = COLL_ENTRY(l, struct coll_request, running);
 
-		if (shows(r) && (!found || r->kind == COLL_REQUEST_COLLECTIVE))
+		if (shows(r) && (!found || r->is == COLL_IS_COLLECTIVE))
 			found = r;
-		if (found && found->kind == COLL_REQUEST_COLLECTIVE)
+		if (found && found->is == COLL_IS_COLLECTIVE)
 			break;
 	}
 	if (!found)
@@ -246,143 +215,24 @@ void coll_inflight_publish(struct coll_comm *comm, struct coll_request *ended)
 	coll_record_publish(&comm->record, &found->record);
 }
 
-static coll_status need_scratch(struct coll_slot *s, size_t bytes)
+void coll_inflight_started(struct coll_request *r)
 {
-	void *p;
+	struct coll_comm *comm = r->comm;
 
-	if (!s->run && coll_run_create(&s->run) != COLL_OK)
-		return COLL_ERR_MEMORY;
-	if (bytes <= s->scratch_bytes)
-		return COLL_OK;
-	if (posix_memalign(&p, 4096, bytes))
-		return COLL_ERR_MEMORY;
-	free(s->scratch);
-	s->scratch = p;
-	s->scratch_bytes = bytes;
-	return COLL_OK;
-}
-
-static struct coll_slot *free_slot(struct coll_inflight *f)
-{
-	for (int i = 0; i < COLL_IN_FLIGHT_MAX; i++)
-		if (!f->slots[i].busy)
-			return &f->slots[i];
-	return NULL;
-}
-
-/* Copy the inputs of merged calls side by side. */
-static void pack(struct coll_request *r)
-{
-	char *to = r->pack;
-
-	for (const struct coll_request *p = r->parts; p; p = p->next_part) {
-		const size_t bytes = p->call.count * p->job.elem_bytes;
-
-		if (bytes > 0)
-			memcpy(to, p->call.in, bytes);
-		to += bytes;
-	}
-}
-
-static void unpack(struct coll_request *r)
-{
-	const char *from = r->pack;
-
-	for (struct coll_request *p = r->parts; p; p = p->next_part) {
-		const size_t bytes = p->call.count * p->job.elem_bytes;
-
-		if (bytes > 0)
-			memcpy(p->call.out, from, bytes);
-		from += bytes;
-	}
-}
-
-/* Copies that were made before the run has begun. */
-static coll_status go_on(struct coll_request *r, coll_status st)
-{
-	if (st == COLL_OK && r->staged && r->direct)
-		coll_run_begun(r->wait.runs[0], &r->ahead);
-	return st;
-}
-
-static coll_status start_collective(struct coll_request *r)
-{
-	struct coll_inflight *f = &r->comm->inflight;
-	coll_status st = COLL_OK;
-
-	if (r->parts)
-		pack(r);
-	/* The device orders direct calls, and a staged call before one may need what is behind it in a stream. */
-	r->job.after = f->last && !(r->staged && r->direct) ? f->last->wait.runs[0] : NULL;
-	if (r->operation) {
-		st = coll_operation_run(r);
-	} else {
-		r->slot = free_slot(f);
-		st = need_scratch(r->slot, r->scratch_bytes);
-		if (st == COLL_OK) {
-			r->slot->busy = true;
-			r->job.scratch = r->slot->scratch;
-			r->wait.runs[0] = r->slot->run;
-			st = coll_run_start(r->slot->run, &r->comm->collective.fabric, &r->job);
-		}
-	}
-	r->wait.nruns = r->wait.runs[0] != NULL; /* none: its allocation failed */
-	f->started++;
-	f->begun = r->job.sequence;
-	f->last = r;
-	if (f->tail == r)
-		f->tail = NULL;
-	if (r->follower[0])
-		coll_inflight_unblock(r->follower[0]);
-	r->follower[0] = NULL;
-	return go_on(r, st);
-}
-
-static coll_status start_pair(struct coll_request *r)
-{
-	coll_status st = COLL_OK;
-
-	r->record.sequence = r->comm->inflight.begun;
-	if (coll_pair_self(r->comm, &r->pair) && r->pair.send_count > 0 && !r->staged)
-		memmove(r->pair.recv, r->pair.send, r->pair.send_count * coll_dtype_size(r->pair.type));
-	for (int half = 0; half < 2 && st == COLL_OK; half++) {
-		struct coll_job job;
-
-		if (!r->pair_plan[half])
-			continue;
-		coll_pair_job(r->comm, &r->pair, half, r->pair_plan[half], &job);
-		job.sequence = r->pair_sequence[half];
-		job.stage = r->staged ? &r->stage[half] : NULL;
-		r->wait.runs[r->wait.nruns++] = r->pair_run[half];
-		st = coll_run_start(r->pair_run[half], &r->comm->pairs.fabric, &job);
-	}
-	return st;
+	if (r->state == COLL_REQUEST_RUNNING)
+		return;
+	r->state = COLL_REQUEST_RUNNING;
+	coll_list_append(&comm->inflight.running, &r->running);
+	for (int i = 0; i < 2; i++)
+		if (r->wait.entries[i])
+			coll_recorder_start(&comm->recorder, r->wait.entries[i]);
 }
 
 static void start(struct coll_request *r)
 {
-	struct coll_comm *comm = r->comm;
-	struct coll_inflight *f = &comm->inflight;
-	coll_status st;
+	struct coll_comm *comm = r->comm; /* r may end */
+	const coll_status st = r->kind->start(r);
 
-	if (r->kind == COLL_REQUEST_COLLECTIVE && f->started == COLL_IN_FLIGHT_MAX) {
-		f->stalled = r; /* the collectives behind it wait for it */
-		return;
-	}
-	r->state = COLL_REQUEST_RUNNING;
-	coll_list_append(&f->running, &r->running);
-	for (int i = 0; i < 2; i++)
-		if (r->wait.entries[i])
-			coll_recorder_start(&comm->recorder, r->wait.entries[i]);
-	if (r->kind == COLL_REQUEST_TAG) {
-		r->record.sequence = f->begun;
-		coll_inflight_publish(comm, NULL);
-		if (!r->staged) /* else when its payload is in host memory: see poll_staged_tag() */
-			comm->ctx->async->tags->start(r);
-		return;
-	}
-	st = r->kind == COLL_REQUEST_COLLECTIVE ? start_collective(r) : start_pair(r);
-	coll_inflight_publish(comm, NULL);
 	if (st == COLL_OK)
 		return;
 	coll_comm_fail(comm, st, -1, "cannot start the plan: ", coll_status_string(st));
@@ -398,60 +248,12 @@ void coll_inflight_launch(struct coll_async *a)
 		if (!a->ready)
 			a->ready_tail = &a->ready;
 		r->next = NULL;
-		if (r->kind == COLL_REQUEST_EVENT)
-			coll_inflight_complete(r, r->status);
-		else if (r->state == COLL_REQUEST_QUEUED)
+		if (r->state == COLL_REQUEST_QUEUED)
 			start(r);
 	}
 }
 
 /* ---- End ---- */
-
-static void leave_collective(struct coll_request *r)
-{
-	struct coll_inflight *f = &r->comm->inflight;
-
-	if (f->tail == r)
-		f->tail = NULL;
-	if (f->last == r)
-		f->last = NULL;
-	if (f->stalled == r)
-		f->stalled = NULL;
-	if (r->follower[0])
-		coll_inflight_unblock(r->follower[0]);
-	if (r->state != COLL_REQUEST_RUNNING)
-		return;
-	f->started--;
-	if (r->slot)
-		r->slot->busy = false;
-	r->slot = NULL;
-	if (f->stalled) {
-		make_ready(r->comm->ctx->async, f->stalled);
-		f->stalled = NULL;
-	}
-}
-
-static void leave_pair(struct coll_request *r)
-{
-	for (int half = 0; half < 2; half++) {
-		struct coll_request **last;
-
-		if (!r->pair_plan[half])
-			continue;
-		last = &r->comm->inflight.pairs[half][coll_pair_peer(&r->pair, half)];
-		if (*last == r)
-			*last = NULL;
-		if (r->follower[half])
-			coll_inflight_unblock(r->follower[half]);
-		r->follower[half] = NULL;
-	}
-}
-
-void coll_inflight_free_channels(struct coll_request *r)
-{
-	if (r->kind == COLL_REQUEST_PAIR && !r->captured)
-		leave_pair(r);
-}
 
 /* Remove a request from its communicator. When the last request leaves, the communicator belongs to
  * its thread alone again. That thread must not see this before all other work here is done. */
@@ -460,11 +262,8 @@ static void leave(struct coll_request *r)
 	struct coll_comm *comm = r->comm;
 	struct coll_inflight *f = &comm->inflight;
 
-	if (r->kind == COLL_REQUEST_COLLECTIVE && !r->captured)
-		leave_collective(r);
-	else if (!r->captured)
-		leave_pair(r);
-	r->follower[0] = r->follower[1] = NULL;
+	if (r->kind->leave)
+		r->kind->leave(r);
 	coll_list_remove(&r->all);
 	coll_list_remove(&r->running);
 	if (r->state == COLL_REQUEST_RUNNING)
@@ -483,23 +282,14 @@ void coll_inflight_complete(struct coll_request *r, coll_status status)
 	struct coll_async *a = comm ? comm->ctx->async : r->stream->ctx->async;
 
 	r->status = status;
-	if (comm)
+	if (comm) {
 		coll_deadlock_hide(comm, &r->timer);
-	if (r->parts && status == COLL_OK)
-		unpack(r);
-	if (comm)
 		leave(r);
+	}
 	r->state = COLL_REQUEST_IDLE;
 	if (r->stream)
 		coll_stream_pop(r->stream, r, status);
-	for (struct coll_request *p = r->parts; p; p = p->next_part)
-		if (p->whole) {
-			p->whole = NULL;
-			coll_stream_pop(p->stream, p, status);
-		}
 	atomic_fetch_sub_explicit(&a->pending, 1, memory_order_relaxed);
-	if (r->staged)
-		atomic_fetch_sub_explicit(&a->staged, 1, memory_order_relaxed);
 	a->completed = true;
 	if (!comm) {
 		r->next = a->spare_events;
@@ -531,16 +321,16 @@ static void forget_ready(struct coll_async *a, const struct coll_comm *comm)
 
 /* The device may be writing the user's memory, or other ranks reading it: the request ends when that has ended, or
  * after a bounded time. Drivers look at those that run, so one that has had no place yet joins them. */
-static void lose_staged(struct coll_request *r, coll_status status)
+static void hold(struct coll_request *r, coll_status status)
 {
 	r->lost = status;
-	r->lost_until_ns = coll_clock_ns() + COLL_DELAY_NS(DEVICE_DRAIN);
 	if (r->state == COLL_REQUEST_QUEUED)
 		coll_list_append(&r->comm->inflight.running, &r->running);
 }
 
 void coll_inflight_lost(struct coll_comm *comm)
 {
+	const struct coll_device_driver *devices = comm->ctx->async->devices;
 	struct coll_inflight *f = &comm->inflight;
 	const coll_status status = comm->failed;
 
@@ -560,12 +350,12 @@ void coll_inflight_lost(struct coll_comm *comm)
 	for (struct coll_link *l = f->all.next; l != &f->all; l = l->next) {
 		struct coll_request *r = COLL_ENTRY(l, struct coll_request, all);
 
-		if (r->staged && r->enqueued && r->lost == COLL_OK && !coll_stage_drained(r))
-			lose_staged(r, status);
+		if (r->lost == COLL_OK && r->kind->left && !r->kind->left(r))
+			hold(r, status);
 	}
-	coll_stage_release(comm);
-	coll_capture_release(comm);
-	if (!f->closing && f->pending > f->kept && !coll_stage_has_left(comm))
+	if (devices)
+		devices->release(comm);
+	if (devices && !f->closing && f->pending > f->kept && !devices->has_left(comm))
 		coll_inflight_keep(comm, COLL_KEPT_BY_STREAMS);
 	for (struct coll_link *l = f->all.next, *next; l != &f->all; l = next) {
 		struct coll_request *r = COLL_ENTRY(l, struct coll_request, all);

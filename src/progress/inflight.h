@@ -13,21 +13,23 @@ struct coll_inflight;
 void coll_inflight_init(struct coll_inflight *f);
 void coll_inflight_fini(struct coll_comm *comm);
 
-/* Enter a request into the order of its communicator: adds its blockers and takes its sequence
- * number. */
+/* Enter a request into the order of its communicator, as its kind does it. It has one blocker more than that. */
 void coll_inflight_enter(struct coll_request *r);
-
-/* Enter a request that already runs, because it was started inline. */
+/* Enter a collective that already runs, because it was started inline. */
 void coll_inflight_adopt(struct coll_request *r);
 /* Enter and start a request that has no place in the order of calls. */
 void coll_inflight_join(struct coll_request *r);
-void coll_inflight_unblock(struct coll_request *r); /* removes one blocker */
+
+/* Put a request behind the last one of a queue, as place i of its own; and let what is behind it there start. */
+void coll_inflight_queue(struct coll_request *r, int i, struct coll_request **last);
+void coll_inflight_pass(struct coll_request *r, int i);
+void coll_inflight_unblock(struct coll_request *r);    /* removes one blocker */
+void coll_inflight_make_ready(struct coll_request *r); /* which has none */
+/* It runs from here on. Again: nothing. */
+void coll_inflight_started(struct coll_request *r);
 
 /* Start all requests that nothing blocks any more. */
 void coll_inflight_launch(struct coll_async *a);
-/* The runs of a staged message are over: the next message may have its channels, while a stream still has to take this
- * one. Several ranks may share the queue of that stream. */
-void coll_inflight_free_channels(struct coll_request *r);
 void coll_inflight_complete(struct coll_request *r, coll_status status);
 
 /* From here on drivers look at the communicator although nothing may be pending, and until when: graphs may start

@@ -80,11 +80,13 @@ TEST(inflight, messages_of_a_pair_go_one_by_one_and_others_beside_them)
 	REQUIRE((from_one = world_message(-1, 1, NULL)));
 	CHECK(to_one[0]->state == COLL_REQUEST_RUNNING && to_one[1]->state == COLL_REQUEST_QUEUED);
 	CHECK(to_two->state == COLL_REQUEST_RUNNING && from_one->state == COLL_REQUEST_RUNNING);
-	CHECK(to_one[1]->pair_sequence[0] == 2 && to_two->pair_sequence[0] == 1 && from_one->pair_sequence[1] == 1);
-	to_one[0]->pair_run[0]->polls = 0;
+	CHECK(coll_pair_of(to_one[1])->sequence[0] == 2 && coll_pair_of(to_two)->sequence[0] == 1 &&
+	      coll_pair_of(from_one)->sequence[1] == 1);
+	coll_pair_of(to_one[0])->run[0]->polls = 0;
 	coll_drive_try(comm->ctx);
 	CHECK(to_one[0]->done && to_one[1]->state == COLL_REQUEST_RUNNING);
-	to_one[1]->pair_run[0]->polls = to_two->pair_run[0]->polls = from_one->pair_run[1]->polls = 0;
+	coll_pair_of(to_one[1])->run[0]->polls = coll_pair_of(to_two)->run[0]->polls =
+	        coll_pair_of(from_one)->run[1]->polls = 0;
 	coll_drive_try(comm->ctx);
 	CHECK(world_take_back(to_one[0]) == COLL_OK && world_take_back(to_one[1]) == COLL_OK);
 	CHECK(world_take_back(to_two) == COLL_OK && world_take_back(from_one) == COLL_OK);
@@ -98,10 +100,10 @@ TEST(inflight, both_halves_of_a_message_must_end)
 	world_open();
 	REQUIRE((r = world_message(1, 2, NULL)));
 	CHECK(r->wait.nruns == 2);
-	r->pair_run[0]->polls = 0;
+	coll_pair_of(r)->run[0]->polls = 0;
 	coll_drive_try(comm->ctx);
 	CHECK(world_take_back(r) == COLL_AGAIN);
-	r->pair_run[1]->polls = 0;
+	coll_pair_of(r)->run[1]->polls = 0;
 	coll_drive_try(comm->ctx);
 	CHECK(world_take_back(r) == COLL_OK);
 	world_close();
@@ -115,7 +117,7 @@ TEST(inflight, a_message_to_oneself_is_a_copy)
 	struct coll_request *r;
 
 	world_open();
-	REQUIRE(coll_request_pair(comm, &pair, &r) == COLL_OK);
+	REQUIRE(coll_exchange_make(comm, &pair, &r) == COLL_OK);
 	CHECK(coll_request_dispatch(r, NULL) == COLL_OK);
 	CHECK(to[0] == 1 && to[1] == 2 && fake_engine.nstarted == 0);
 	world_close();
@@ -149,7 +151,7 @@ TEST(inflight, whoever_waits_drives)
 
 	world_open();
 	fake_context.on_idle = end_first;
-	REQUIRE(coll_request_call(comm, &call, &r) == COLL_OK);
+	REQUIRE(world_make(&call, &r) == COLL_OK);
 	CHECK(coll_request_dispatch(r, NULL) == COLL_OK);
 	CHECK(fake_context.wakes > 0, "others may wait for it too");
 	world_close();
@@ -161,16 +163,18 @@ TEST(inflight, counts_and_a_barriers_bytes_are_the_requests_own)
 	size_t counts[FAKE_RANKS] = {1, 2, 3, 4};
 	struct coll_call call = {.kind = COLL_KIND_ALL_GATHER, .count = 4, .type = COLL_F32, .ragged = true};
 	const struct coll_call barrier = {.kind = COLL_KIND_BARRIER, .count = 1, .type = COLL_U8};
+	const struct coll_collective_request *c;
 	struct coll_request *r;
 
 	world_open();
 	call.out_counts = counts;
-	REQUIRE(coll_request_call(comm, &call, &r) == COLL_OK);
+	REQUIRE(world_make(&call, &r) == COLL_OK);
 	counts[2] = 99;
-	CHECK(r->job.out.counts != counts && r->job.out.counts[2] == 3);
+	CHECK(coll_collective_of(r)->job.out.counts != counts && coll_collective_of(r)->job.out.counts[2] == 3);
 	coll_request_recycle(r);
-	REQUIRE(coll_request_call(comm, &barrier, &r) == COLL_OK);
-	CHECK(r->job.in.base == &r->token[0] && r->job.out.base == &r->token[1]);
+	REQUIRE(world_make(&barrier, &r) == COLL_OK);
+	c = coll_collective_of(r);
+	CHECK(c->job.in.base == &c->token[0] && c->job.out.base == &c->token[1]);
 	coll_request_recycle(r);
 	world_close();
 }
@@ -192,7 +196,7 @@ TEST(inflight, the_record_is_of_the_oldest_collective_that_runs)
 	world_end(2);
 	coll_record_read(&comm->record, &now);
 	CHECK(now.active && now.kind == COLL_KIND_SEND_RECV);
-	message->pair_run[0]->polls = 0;
+	coll_pair_of(message)->run[0]->polls = 0;
 	coll_drive_try(comm->ctx);
 	coll_record_read(&comm->record, &now);
 	CHECK(!now.active && now.kind == COLL_KIND_SEND_RECV, "what ended last");
@@ -296,7 +300,7 @@ TEST(inflight, a_failed_communicator_takes_nothing)
 
 	world_open();
 	comm->failed = COLL_ERR_ABORTED;
-	REQUIRE(coll_request_call(comm, &call, &r) == COLL_OK);
+	REQUIRE(world_make(&call, &r) == COLL_OK);
 	CHECK(coll_request_dispatch(r, NULL) == COLL_ERR_ABORTED);
 	CHECK(comm->sequence == 0 && fake_engine.nstarted == 0);
 	world_close();
@@ -310,9 +314,9 @@ TEST(inflight, a_call_that_is_refused_leaves_nothing)
 
 	world_open();
 	fake_select.refuse = COLL_ERR_UNSUPPORTED;
-	CHECK(coll_request_call(comm, &call, &r) == COLL_ERR_UNSUPPORTED && !r);
+	CHECK(world_make(&call, &r) == COLL_ERR_UNSUPPORTED && !r);
 	fake_select.refuse_pair = COLL_ERR_MEMORY;
-	CHECK(coll_request_pair(comm, &pair, &r) == COLL_ERR_MEMORY && !r);
+	CHECK(coll_exchange_make(comm, &pair, &r) == COLL_ERR_MEMORY && !r);
 	CHECK(comm->failed == COLL_OK);
 	world_close();
 }

@@ -16,7 +16,7 @@
 #include "context/context.h"
 #include "net/net.h"
 #include "progress/async.h"
-#include "progress/persistent.h"
+#include "progress/inlined.h"
 
 struct coll_wait_loop {
 	struct coll_context **ctxs; /* their events end a sleep */
@@ -105,7 +105,7 @@ static inline coll_status coll_wait_loop_idle(struct coll_wait_loop *l)
 	if (!must_sleep && !coll_context_pause(ctx, ctx->dedicated_cores && l->n == 1, &l->polls, &must_sleep))
 		return COLL_OK;
 	for (int i = 0; !l->starts_nothing && i < l->n; i++)
-		coll_operations_sweep(l->ctxs[i]);
+		coll_inlined_sweep(l->ctxs[i]);
 	now = coll_clock_ns();
 	if (l->until_ns && now >= l->until_ns)
 		return COLL_AGAIN;

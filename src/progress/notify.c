@@ -16,8 +16,7 @@
 #include <stdlib.h>
 
 #include "base/log.h"
-#include "progress/drive.h"
-#include "progress/event.h"
+#include "progress/async.h"
 #include "progress/stream.h"
 
 struct coll_notice {
@@ -116,28 +115,25 @@ static void insert(struct coll_stream *s, struct coll_notice *n)
 	coll_list_append(before->next, &n->in_stream);
 }
 
-coll_status coll_event_notify(coll_event *e, void (*fn)(void *arg, coll_status status), void *arg)
+struct coll_notice *coll_notify_make(void (*fn)(void *arg, coll_status status), void *arg)
 {
-	struct coll_notice *n;
+	struct coll_notice *n = malloc(sizeof(*n));
 
-	if (!e || !fn)
-		return COLL_ERR_ARGUMENT;
-	n = malloc(sizeof(*n));
 	if (!n)
-		return COLL_ERR_MEMORY;
+		return NULL;
 	*n = (struct coll_notice){.fn = fn, .arg = arg};
 	coll_list_init(&n->in_stream);
 	coll_list_init(&n->in_event);
-	coll_async_lock(e->ctx);
-	n->status = coll_event_state(e);
-	if (n->status == COLL_AGAIN) {
-		n->position = e->position;
-		insert(e->stream, n);
-		coll_list_append(&e->notices, &n->in_event);
-		n = NULL;
-	}
-	coll_async_unlock(e->ctx);
-	if (n)
-		coll_notify_run(n);
-	return COLL_OK;
+	return n;
+}
+
+bool coll_notify_add(struct coll_notice *n, struct coll_event *e, coll_status state)
+{
+	n->status = state;
+	if (state != COLL_AGAIN)
+		return false;
+	n->position = e->position;
+	insert(e->stream, n);
+	coll_list_append(&e->notices, &n->in_event);
+	return true;
 }

@@ -8,6 +8,11 @@
 
 struct coll_notice;
 
+/* For a recording of an event. NULL: out of memory. */
+struct coll_notice *coll_notify_make(void (*fn)(void *arg, coll_status status), void *arg);
+/* Add it to an event that is in this state. False: it is due. The lock is held. */
+bool coll_notify_add(struct coll_notice *n, struct coll_event *e, coll_status state);
+
 /* The stream has advanced: what waits for positions up to `through` becomes due. coll_async_unlock()
  * runs it. The lock is held. */
 void coll_notify_reach(struct coll_stream *s, uint64_t through);

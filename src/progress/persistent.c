@@ -8,19 +8,7 @@
  * A start runs inline if it has no stream and nothing else is pending. It begins in start and
  * continues in wait, like the two halves of a blocking call. It needs no lock and no request in the
  * queue. When another operation comes along, the inline operation is handed over and becomes an
- * ordinary request.
- *
- * The rules for comm->inflight.current:
- *
- *  - The communicator's thread reads and takes it without a lock.
- *  - That thread may wait in the library for something else, such as a call on another
- *    communicator, while current is started. Then it sweeps what it has started itself.
- *  - By then another thread may use the communicator. So `starter` names the thread that may
- *    touch current without a lock. A new thread writes its own name there under the async lock.
- *    The sweep, under the async lock, takes only operations that still carry the name of its thread.
- *  - So either the new thread finds no inline operation any more, or the sweep finds another name.
- *  - A name is the address of the thread's coll_group. A new thread may get the address of a
- *    thread that has ended. This is harmless, because no other thread uses that name then.
+ * ordinary request: see inlined.c.
  */
 #include "progress/persistent.h"
 
@@ -34,12 +22,11 @@
 #include "engine/run.h"
 #include "progress/async.h"
 #include "progress/begin.h"
+#include "progress/collective.h"
 #include "progress/drive.h"
-#include "progress/group.h"
-#include "progress/inflight.h"
+#include "progress/inlined.h"
+#include "progress/issue.h"
 #include "progress/notify.h"
-#include "progress/request.h"
-#include "progress/wait.h"
 
 /* Makes the frames of a preparation differ from those of the call itself. */
 static const uint64_t PREPARE_SALT = 0x70726570617265;
@@ -47,7 +34,7 @@ static const uint64_t PREPARE_SALT = 0x70726570617265;
 struct coll_operation {
 	struct coll_link link;  /* comm->inflight.operations */
 	struct coll_comm *comm; /* NULL: it was destroyed */
-	struct coll_request request;
+	struct coll_collective_request collective;
 	struct coll_run *run;
 	char *scratch;
 	bool begun; /* the run was started with this signature and can be restarted */
@@ -55,9 +42,13 @@ struct coll_operation {
 	const struct coll_intra_op *intra;
 	const struct coll_run_stage *stage; /* only compared */
 	bool out;                           /* started and not waited for */
-	bool noted;                         /* in a group that has not ended */
 	coll_status status;
 };
+
+static struct coll_operation *operation_of(struct coll_request *r)
+{
+	return COLL_ENTRY(r, struct coll_operation, collective.request);
+}
 
 /* ---- Prepare ---- */
 
@@ -65,28 +56,27 @@ struct coll_operation {
 static coll_status compare(struct coll_operation *op)
 {
 	struct coll_comm *comm = op->comm;
-	const struct coll_request *mine = &op->request;
-	struct coll_request *r;
-	coll_status st = coll_request_call(
-	        comm, &(struct coll_call){.kind = COLL_KIND_BARRIER, .count = 1, .type = COLL_U8}, &r);
+	const struct coll_collective_request *mine = &op->collective;
+	struct coll_collective_request *c;
+	coll_status st = coll_collective_make(
+	        comm, &(struct coll_call){.kind = COLL_KIND_BARRIER, .count = 1, .type = COLL_U8}, &c);
 
 	if (st != COLL_OK)
 		return st;
 	/* The record names the prepared call. */
-	r->signature = (uint32_t)coll_mix64(PREPARE_SALT ^ mine->signature);
-	r->shown = mine;
-	r->held = true;
-	st = coll_request_submit(r, NULL, 0);
+	c->signature = (uint32_t)coll_mix64(PREPARE_SALT ^ mine->signature);
+	c->named = mine;
+	c->request.held = true;
+	st = coll_request_submit(&c->request, NULL, 0);
 	if (st == COLL_OK)
-		st = coll_request_await(r, -1);
-	coll_request_recycle(r);
+		st = coll_request_await(&c->request, -1);
+	coll_request_recycle(&c->request);
 	return st;
 }
 
 static void dispose(struct coll_operation *op)
 {
-	coll_request_fini(&op->request);
-	op->request = (struct coll_request){.comm = NULL};
+	coll_request_fini(&op->collective.request);
 	coll_run_destroy(&op->run);
 	free(op->scratch);
 	op->scratch = NULL;
@@ -97,12 +87,57 @@ static coll_status allocate(struct coll_operation *op)
 	void *p = NULL;
 
 	if (coll_run_create(&op->run) != COLL_OK ||
-	    (op->request.scratch_bytes > 0 && posix_memalign(&p, 4096, op->request.scratch_bytes)))
+	    (op->collective.scratch_bytes > 0 && posix_memalign(&p, 4096, op->collective.scratch_bytes)))
 		return coll_comm_refuse(op->comm, "operation_prepare", COLL_ERR_MEMORY,
-		                        "no memory for %zu bytes of scratch", op->request.scratch_bytes);
-	op->request.job.scratch = op->scratch = p;
+		                        "no memory for %zu bytes of scratch", op->collective.scratch_bytes);
+	op->collective.job.scratch = op->scratch = p;
 	return COLL_OK;
 }
+
+/* ---- Start ---- */
+
+static coll_status run(struct coll_collective_request *c)
+{
+	struct coll_operation *op = operation_of(&c->request);
+	coll_status st;
+
+	c->request.wait.runs[0] = op->run;
+	if (op->begun && op->signature == c->job.signature && op->intra == c->job.intra && op->stage == c->job.stage) {
+		coll_run_restart(op->run, c->call.in, c->call.out, c->job.sequence);
+		coll_run_follow(op->run, c->job.after);
+		return COLL_OK;
+	}
+	st = coll_run_start(op->run, &op->comm->collective.fabric, &c->job);
+	op->begun = st == COLL_OK;
+	op->signature = c->job.signature;
+	op->intra = c->job.intra;
+	op->stage = c->job.stage;
+	return st;
+}
+
+static coll_status start(struct coll_request *r)
+{
+	return coll_collective_start(r, run);
+}
+
+/* The request has ended, or was not submitted. The caller may start the operation again. */
+static void ended(struct coll_request *r)
+{
+	struct coll_operation *op = operation_of(r);
+
+	op->out = r->noted = false;
+	op->status = r->status;
+}
+
+static const struct coll_request_kind operation_kind = {.name = "operation",
+                                                        .later = true,
+                                                        .enter = coll_collective_enter,
+                                                        .start = start,
+                                                        .poll = coll_drive_poll,
+                                                        .limited = coll_collective_limited,
+                                                        .leave = coll_collective_leave,
+                                                        .recycle = ended,
+                                                        .fini = coll_collective_fini};
 
 coll_status coll_operation_make(struct coll_comm *comm, const struct coll_call *call, struct coll_operation **out)
 {
@@ -111,10 +146,9 @@ coll_status coll_operation_make(struct coll_comm *comm, const struct coll_call *
 
 	if (!op)
 		return coll_comm_refuse(comm, "operation_prepare", COLL_ERR_MEMORY, "out of memory");
-	coll_request_init(&op->request, comm);
-	op->request.operation = op;
+	coll_request_init(&op->collective.request, comm, &operation_kind, COLL_IS_COLLECTIVE);
 	op->comm = comm;
-	st = coll_request_bind(&op->request, call);
+	st = coll_collective_bind(&op->collective, call);
 	if (st == COLL_OK)
 		st = allocate(op);
 	if (st == COLL_OK)
@@ -124,141 +158,53 @@ coll_status coll_operation_make(struct coll_comm *comm, const struct coll_call *
 		free(op);
 		return st;
 	}
-	op->request.held = true;
+	op->collective.request.held = true;
 	coll_list_append(&comm->inflight.operations, &op->link);
 	*out = op;
 	return COLL_OK;
-}
-
-/* ---- Start ---- */
-
-coll_status coll_operation_run(struct coll_request *r)
-{
-	struct coll_operation *op = r->operation;
-	coll_status st;
-
-	r->wait.runs[0] = op->run;
-	r->wait.nruns = 1;
-	if (op->begun && op->signature == r->job.signature && op->intra == r->job.intra && op->stage == r->job.stage) {
-		coll_run_restart(op->run, r->call.in, r->call.out, r->job.sequence);
-		coll_run_follow(op->run, r->job.after);
-		return COLL_OK;
-	}
-	st = coll_run_start(op->run, &r->comm->collective.fabric, &r->job);
-	op->begun = st == COLL_OK;
-	op->signature = r->job.signature;
-	op->intra = r->job.intra;
-	op->stage = r->job.stage;
-	return st;
-}
-
-static struct coll_operation *current(const struct coll_comm *comm)
-{
-	return atomic_load_explicit(&comm->inflight.current, memory_order_acquire);
-}
-
-/* From here on only this thread may touch current: see above. */
-static void become_starter(struct coll_comm *comm)
-{
-	/* Relaxed: only this thread writes its own name. */
-	if (atomic_load_explicit(&comm->inflight.starter, memory_order_relaxed) == &coll_group)
-		return;
-	coll_async_lock(comm->ctx);
-	atomic_store_explicit(&comm->inflight.starter, &coll_group, memory_order_relaxed);
-	pthread_mutex_unlock(&comm->ctx->async->lock);
 }
 
 /* Begin inline: nothing is pending and no earlier request blocks the operation. */
 static coll_status start_inline(struct coll_operation *op)
 {
 	struct coll_comm *comm = op->comm;
-	struct coll_request *r = &op->request;
+	struct coll_collective_request *c = &op->collective;
+	struct coll_request *r = &c->request;
 	coll_status st;
 
-	become_starter(comm);
-	r->job.sequence = r->record.sequence = ++comm->sequence;
-	r->job.after = NULL;
+	coll_inlined_become_starter(comm);
+	c->job.sequence = r->record.sequence = ++comm->sequence;
+	c->job.after = NULL;
 	r->stream = NULL;
 	comm->box.status = COLL_OK;
 	if (comm->prepared_for == op) {
 		r->record.active = 1;
 		coll_record_again(&comm->record, &r->record);
 	} else {
-		coll_request_sign(r);
+		coll_collective_sign(c);
 		r->wait.record = &r->record;
 		coll_record_publish(&comm->record, &r->record);
 		/* A pairwise call notes its lengths at each start. */
-		comm->prepared_for = r->call.pairwise || r->job.intra != r->intra ? NULL : op;
+		comm->prepared_for = c->call.pairwise || c->job.intra != c->intra ? NULL : op;
 	}
-	st = coll_operation_run(r);
+	st = run(c);
+	r->wait.nruns = 1;
 	if (st != COLL_OK) {
 		coll_record_retire(&comm->record, &r->record);
 		return coll_comm_fail(comm, st, -1, "cannot start the plan: ", coll_status_string(st));
 	}
 	coll_run_poll(op->run, NULL); /* an error is sticky: wait returns it */
 	/* Make the recorder entry while the first frames travel. */
-	r->wait.entries[0] = coll_begin_entry(comm, &r->call, &r->record, r->signature, coll_run_way(op->run), 0);
-	/* Release: a thread that sweeps finds this operation, or finds `inlined` set again. */
-	atomic_store_explicit(&comm->inflight.current, op, memory_order_release);
-	atomic_store_explicit(&comm->ctx->async->inlined, true, memory_order_release);
+	r->wait.entries[0] = coll_begin_entry(comm, &c->call, &r->record, c->signature, coll_run_way(op->run), 0);
+	coll_inlined_set(r);
 	return COLL_OK;
-}
-
-/* The lock is held, and this thread is the starter. */
-static void adopt_current(struct coll_comm *comm)
-{
-	struct coll_request *r = &current(comm)->request;
-
-	r->held = true;
-	r->status = COLL_AGAIN;
-	r->timer = (struct coll_wait_timer){0};
-	atomic_store_explicit(&r->done, false, memory_order_relaxed);
-	coll_inflight_adopt(r);
-	/* Release, after PENDING was set: see coll_comm_busy(). */
-	atomic_store_explicit(&comm->inflight.current, NULL, memory_order_release);
-}
-
-void coll_operation_hand_over(struct coll_comm *comm)
-{
-	if (!current(comm))
-		return;
-	become_starter(comm);
-	comm->prepared_for = NULL;
-	coll_async_lock(comm->ctx);
-	if (current(comm))
-		adopt_current(comm);
-	pthread_mutex_unlock(&comm->ctx->async->lock);
-}
-
-/* Lock order: the async lock, then comms_lock. */
-void coll_operations_sweep(struct coll_context *ctx)
-{
-	struct coll_async *a = ctx->async;
-	bool others = false;
-
-	/* Relaxed: a thread sees the operations that it started itself. */
-	if (!atomic_load_explicit(&a->inlined, memory_order_relaxed))
-		return;
-	coll_async_lock(ctx);
-	atomic_exchange_explicit(&a->inlined, false, memory_order_acquire);
-	pthread_mutex_lock(&ctx->comms_lock);
-	for (struct coll_comm *comm = ctx->comms; comm; comm = comm->next) {
-		if (!current(comm))
-			continue;
-		if (atomic_load_explicit(&comm->inflight.starter, memory_order_relaxed) == &coll_group)
-			adopt_current(comm);
-		else
-			others = true;
-	}
-	pthread_mutex_unlock(&ctx->comms_lock);
-	if (others)
-		atomic_store_explicit(&a->inlined, true, memory_order_release);
-	pthread_mutex_unlock(&a->lock);
 }
 
 coll_status coll_operation_start(coll_operation *op, coll_stream *stream)
 {
 	static const char kind[] = "operation_start";
+	struct coll_request *r = op ? &op->collective.request : NULL;
+	bool submitted;
 	coll_status st;
 
 	if (!op || !op->comm)
@@ -272,45 +218,37 @@ coll_status coll_operation_start(coll_operation *op, coll_stream *stream)
 		return coll_comm_refuse(op->comm, kind, COLL_ERR_ARGUMENT, "the stream belongs to another job");
 	op->status = COLL_OK;
 	if (coll_group.depth > 0) {
-		coll_group_add(&op->request, stream);
-		op->out = op->noted = true; /* without a stream: until the group has ended */
+		coll_noted_add(r, stream);
+		op->out = true; /* without a stream: until the group has ended */
 		return COLL_OK;
 	}
-	if (!stream && !op->comm->stage && !coll_comm_busy(op->comm))
+	if (!stream && !op->comm->stage && !coll_comm_busy(op->comm)) {
 		st = start_inline(op);
-	else
-		st = coll_request_launch(&op->request, stream);
-	op->out = st == COLL_OK && !op->request.in_graph;
+		submitted = st == COLL_OK;
+	} else {
+		st = coll_request_launch(r, stream, &submitted);
+	}
+	op->out = submitted;
 	op->status = st;
 	return st;
 }
 
-void coll_operation_leaves_group(struct coll_request *r)
-{
-	r->operation->noted = false;
-}
-
 /* ---- Wait ---- */
-
-void coll_operation_ended(struct coll_request *r)
-{
-	r->operation->out = r->operation->noted = false;
-	r->operation->status = r->status;
-}
 
 static coll_status wait_inline(struct coll_operation *op)
 {
 	struct coll_comm *comm = op->comm;
-	struct coll_request *r = &op->request;
+	struct coll_request *r = &op->collective.request;
 
 	/* Relaxed: other threads only test whether it is NULL. */
 	atomic_store_explicit(&comm->inflight.current, NULL, memory_order_relaxed);
 	return coll_finish_inline(comm, &r->wait, &r->record,
-	                          comm->ctx->dedicated_cores && r->call.count <= COLL_SHORT_COUNT);
+	                          comm->ctx->dedicated_cores && op->collective.call.count <= COLL_SHORT_COUNT);
 }
 
 coll_status coll_operation_wait(coll_operation *op, int timeout_ms)
 {
+	struct coll_request *r = op ? &op->collective.request : NULL;
 	coll_status st;
 
 	if (!op)
@@ -319,15 +257,15 @@ coll_status coll_operation_wait(coll_operation *op, int timeout_ms)
 		return op->status;
 	if (coll_notify_forbids(op->comm->ctx, "operation_wait"))
 		return COLL_ERR_ARGUMENT;
-	if (op->noted)
+	if (r->noted)
 		return coll_comm_refuse(op->comm, "operation_wait", COLL_ERR_ARGUMENT, "its group has not ended");
-	if (current(op->comm) == op)
-		become_starter(op->comm);
-	if (current(op->comm) == op && timeout_ms < 0) {
+	if (coll_inlined_current(op->comm) == r)
+		coll_inlined_become_starter(op->comm);
+	if (coll_inlined_current(op->comm) == r && timeout_ms < 0) {
 		st = wait_inline(op);
 	} else {
-		coll_operation_hand_over(op->comm);
-		st = coll_request_await(&op->request, timeout_ms);
+		coll_inlined_hand_over(op->comm);
+		st = coll_request_await(r, timeout_ms);
 	}
 	if (st == COLL_AGAIN)
 		return st;
@@ -339,13 +277,14 @@ coll_status coll_operation_wait(coll_operation *op, int timeout_ms)
 coll_status coll_operation_destroy(coll_operation **operation)
 {
 	struct coll_operation *op = operation ? *operation : NULL;
+	const struct coll_request *r = op ? &op->collective.request : NULL;
 	coll_status st;
 
 	if (!op)
 		return COLL_OK;
 	if (coll_notify_forbids(NULL, "operation_destroy"))
 		return COLL_ERR_ARGUMENT;
-	if (op->noted)
+	if (r->noted)
 		return coll_comm_refuse(op->comm, "operation_destroy", COLL_ERR_ARGUMENT, "its group has not ended");
 	st = op->out ? coll_operation_wait(op, -1) : COLL_OK;
 	*operation = NULL;
@@ -366,7 +305,7 @@ void coll_operations_orphan(struct coll_comm *comm)
 
 		coll_list_remove(&op->link);
 		if (op->out)
-			op->status = op->request.status;
+			op->status = op->collective.request.status;
 		op->out = false;
 		dispose(op);
 		op->comm = NULL;
@@ -379,11 +318,14 @@ void coll_operations_orphan(struct coll_comm *comm)
  * deadlines too, and only requests have them. */
 static void look_at_current(struct coll_comm *comm)
 {
-	if (!current(comm))
+	struct coll_request *r;
+
+	if (!coll_inlined_current(comm))
 		return;
-	become_starter(comm);
-	if (current(comm) && coll_run_poll(current(comm)->run, NULL) == COLL_AGAIN)
-		coll_operation_hand_over(comm);
+	coll_inlined_become_starter(comm);
+	r = coll_inlined_current(comm);
+	if (r && coll_run_poll(r->wait.runs[0], NULL) == COLL_AGAIN)
+		coll_inlined_hand_over(comm);
 }
 
 coll_status coll_progress(coll_comm *comm)
@@ -393,7 +335,7 @@ coll_status coll_progress(coll_comm *comm)
 	if (!comm || coll_notify_forbids(comm->ctx, "progress"))
 		return COLL_ERR_ARGUMENT;
 	look_at_current(comm);
-	coll_operations_sweep(comm->ctx);
+	coll_inlined_sweep(comm->ctx);
 	coll_drive_try(comm->ctx);
 	/* Graphs may start something at any time, but that is not pending. */
 	return atomic_load_explicit(&a->pending, memory_order_acquire) <=

@@ -25,6 +25,7 @@
 #include "progress/drive.h"
 #include "progress/inflight.h"
 #include "progress/stage_ring.h"
+#include "progress/thread.h"
 #include "select/bind_pair.h"
 
 enum { SLOTS = COLL_STAGE_SLOTS, SLOT_BYTES = COLL_STAGE_SLOT_BYTES, FORWARD_EVERY = 1 << 28, MANY = (1 << 27) + 5 };
@@ -165,90 +166,99 @@ static struct coll_run_stage slots_of(const struct coll_stage *s, int half)
 	        .slot_bytes = SLOT_BYTES, .slots = SLOTS, .ready = &s->words->ready, .taken = s->words->taken[half]};
 }
 
-static void prepare_collective(struct coll_request *r, struct coll_stage *s, bool streamed)
+/* These say whether the call has to do with the device at all. */
+
+static bool prepare_collective(struct coll_request *r, struct coll_stage *s, bool streamed)
 {
+	struct coll_collective_request *c = coll_collective_of(r);
+	struct coll_device_call *d = r->device;
 	/* What only the root has may be any pointer elsewhere. */
-	const bool root = r->comm->rank == r->call.root;
-	const void *in = r->call.kind == COLL_KIND_SCATTER && !root ? NULL : r->call.in;
-	const void *out = r->call.kind == COLL_KIND_GATHER && !root ? NULL : r->call.out;
+	const bool root = r->comm->rank == c->call.root;
+	const void *in = c->call.kind == COLL_KIND_SCATTER && !root ? NULL : c->call.in;
+	const void *out = c->call.kind == COLL_KIND_GATHER && !root ? NULL : c->call.out;
 	const bool in_staged = on_device(r->comm, in), out_staged = in == out ? in_staged : on_device(r->comm, out);
 
-	r->job.stage = NULL;
+	c->job.stage = NULL;
 	/* A call that moves nothing is staged. */
-	r->direct = coll_mapped_is(r->comm, r->intra) && coll_mapped_prepare(r->comm, &r->job, !in_staged, !out_staged,
-	                                                                     s != r->comm->stage, &r->direct_call);
-	if (r->direct) {
-		r->staged = true;
-		r->stage_tiles = 0;
-		r->job.stage = &r->direct_call.stage;
-		return;
+	d->direct = coll_mapped_is(r->comm, c->intra) && coll_mapped_prepare(r->comm, &c->job, !in_staged, !out_staged,
+	                                                                     s != r->comm->stage, &d->direct_call);
+	if (d->direct) {
+		d->tiles = 0;
+		c->job.stage = &d->direct_call.stage;
+		return true;
 	}
-	if (coll_mapped_is(r->comm, r->intra))
-		r->intra = NULL;
-	r->staged = (in_staged || out_staged || streamed) && coll_run_span(&r->job) > 0;
-	if (!r->staged)
-		return;
+	if (coll_mapped_is(r->comm, c->intra))
+		c->intra = NULL;
+	if (!(in_staged || out_staged || streamed) || coll_run_span(&c->job) == 0)
+		return false;
 	if (planted(HOST_TOUCH) && in_staged)
 		(void)*(const volatile char *)in;
-	r->stage[0] = slots_of(s, 0);
-	r->stage[0].in = in_staged ? s->in : NULL;
-	r->stage[0].out = !out_staged ? NULL : in == out ? s->in : s->out;
-	r->stage_tiles = coll_stage_job_tiles(&r->job);
-	r->job.stage = &r->stage[0];
+	d->stage[0] = slots_of(s, 0);
+	d->stage[0].in = in_staged ? s->in : NULL;
+	d->stage[0].out = !out_staged ? NULL : in == out ? s->in : s->out;
+	d->tiles = coll_stage_job_tiles(&c->job);
+	c->job.stage = &d->stage[0];
+	return true;
 }
 
 /* The host copies the tiles. */
 static void prepare_local(struct coll_request *r, struct coll_stage *s, const void *from, bool from_staged, void *to,
                           bool to_staged, size_t len_bytes)
 {
-	r->local = (struct coll_stage_local){.from = from ? from : "", .to = to, .len_bytes = len_bytes};
-	r->stage[0] = slots_of(s, 0);
-	r->stage[0].in = from_staged ? s->in : NULL;
-	r->stage[0].out = to_staged ? s->out : NULL;
-	r->stage_tiles = len_bytes > SLOT_BYTES ? (len_bytes + SLOT_BYTES - 1) / SLOT_BYTES : 1;
+	struct coll_device_call *d = r->device;
+
+	d->local = (struct coll_stage_local){.from = from ? from : "", .to = to, .len_bytes = len_bytes};
+	d->stage[0] = slots_of(s, 0);
+	d->stage[0].in = from_staged ? s->in : NULL;
+	d->stage[0].out = to_staged ? s->out : NULL;
+	d->tiles = len_bytes > SLOT_BYTES ? (len_bytes + SLOT_BYTES - 1) / SLOT_BYTES : 1;
 }
 
-static void prepare_tag(struct coll_request *r, struct coll_stage *s)
+static bool prepare_tag(struct coll_request *r, struct coll_stage *s)
 {
-	const size_t bytes = r->pair.send_count * coll_dtype_size(r->pair.type);
+	const struct coll_tag_request *t = coll_tag_of(r);
+	const size_t bytes = t->pair.send_count * coll_dtype_size(t->pair.type);
 
-	r->staged = r->detour;
-	if (r->staged)
-		prepare_local(r, s, r->pair.send, bytes > 0 && on_device(r->comm, r->pair.send), r->pack, false, bytes);
+	if (t->later)
+		prepare_local(r, s, t->payload, bytes > 0 && on_device(r->comm, t->payload), t->pack, false, bytes);
+	return t->later;
 }
 
-static void prepare_pair(struct coll_request *r, struct coll_stage *s, bool streamed)
+static bool prepare_pair(struct coll_request *r, struct coll_stage *s, bool streamed)
 {
+	struct coll_pair_request *q = coll_pair_of(r);
+	struct coll_device_call *d = r->device;
 	struct coll_comm *comm = r->comm;
-	const struct coll_pair *p = &r->pair;
+	const struct coll_pair *p = &q->pair;
 	const bool send = p->dest >= 0 && p->send_count > 0, recv = p->source >= 0 && p->recv_count > 0;
 	const bool send_staged = send && on_device(comm, p->send), recv_staged = recv && on_device(comm, p->recv);
 
-	r->staged = (send_staged || recv_staged || streamed) && (send || recv);
-	if (!r->staged)
-		return;
-	r->stage_tiles = send_staged && recv_staged;
+	if (!(send_staged || recv_staged || streamed) || !(send || recv))
+		return false;
+	d->tiles = send_staged && recv_staged;
 	if (coll_pair_self(comm, p)) {
 		/* Within the device its stream does all. */
-		if (!r->stage_tiles)
+		if (!d->tiles)
 			prepare_local(r, s, p->send, send_staged, p->recv, recv_staged,
 			              p->send_count * coll_dtype_size(p->type));
-		return;
+		return true;
 	}
-	r->stage_tiles = 0;
+	d->tiles = 0;
 	for (int half = 0; half < 2; half++) {
 		struct coll_job job;
 		size_t tiles;
 
-		r->stage[half] = slots_of(s, half);
-		if (!r->pair_plan[half])
+		d->stage[half] = slots_of(s, half);
+		q->stage[half] = &d->stage[half];
+		if (!q->plan[half])
 			continue;
-		coll_pair_job(comm, p, half, r->pair_plan[half], &job);
+		coll_pair_job(comm, p, half, q->plan[half], &job);
 		tiles = coll_stage_job_tiles(&job);
-		r->stage_tiles = tiles > r->stage_tiles ? tiles : r->stage_tiles;
+		d->tiles = tiles > d->tiles ? tiles : d->tiles;
 	}
-	r->stage[0].in = send_staged ? s->in : NULL;
-	r->stage[1].out = recv_staged ? s->out : NULL;
+	d->stage[0].in = send_staged ? s->in : NULL;
+	d->stage[1].out = recv_staged ? s->out : NULL;
+	return true;
 }
 
 static coll_status check_stream(struct coll_request *r, const struct coll_stream *stream,
@@ -268,12 +278,23 @@ static coll_status check_stream(struct coll_request *r, const struct coll_stream
 /* A direct call with host memory alone may be in a stream of the host: the device waits until that comes to it. */
 static bool has_host_buffers(const struct coll_request *r)
 {
-	return r->direct && !on_device(r->comm, r->call.in) && !on_device(r->comm, r->call.out);
+	return r->device->direct && !on_device(r->comm, coll_collective_of(r)->call.in) &&
+	       !on_device(r->comm, coll_collective_of(r)->call.out);
 }
 
-static coll_status prepare(struct coll_request *r, const struct coll_stream *stream,
-                           struct coll_device_capture *capture)
+static bool prepare_kind(struct coll_request *r, struct coll_stage *s, bool streamed)
 {
+	switch (r->is) {
+	case COLL_IS_PAIR: return prepare_pair(r, s, streamed);
+	case COLL_IS_COLLECTIVE: return prepare_collective(r, s, streamed);
+	default: return prepare_tag(r, s);
+	}
+}
+
+/* *has: the request has to do with the device. */
+static coll_status prepare(struct coll_request *r, const struct coll_stream *stream, bool *has)
+{
+	struct coll_device_capture *capture = &r->device->capture;
 	const bool streamed = stream && stream->device;
 	struct coll_stage *s = r->comm->stage;
 	coll_status st = streamed ? check_stream(r, stream, capture) : COLL_OK;
@@ -282,64 +303,68 @@ static coll_status prepare(struct coll_request *r, const struct coll_stream *str
 		st = coll_capture_ring(r->comm, &s);
 	if (st != COLL_OK)
 		return st;
-	if (r->kind == COLL_REQUEST_PAIR)
-		prepare_pair(r, s, streamed);
-	else if (r->kind == COLL_REQUEST_COLLECTIVE)
-		prepare_collective(r, s, streamed);
-	else
-		prepare_tag(r, s);
-	if (capture->id && (!r->staged || r->kind == COLL_REQUEST_TAG))
+	*has = prepare_kind(r, s, streamed);
+	if (capture->id && (!*has || r->is == COLL_IS_TAG)) {
 		st = coll_capture_empty(r);
-	if (st != COLL_OK)
-		r->staged = false;
-	if (st != COLL_OK || !r->staged)
+		*has = st == COLL_OK;
+	}
+	if (!*has)
 		return st;
 	if (stream && !stream->device && !has_host_buffers(r)) {
-		r->staged = r->direct = false;
+		*has = false;
 		return coll_comm_refuse(
 		        r->comm, "stream", COLL_ERR_UNSUPPORTED,
 		        "[COLL-1212] device memory in a stream of the host: wrap a stream of the device, or "
 		        "pass NULL");
 	}
-	r->device_stream = streamed ? stream->handle : r->comm->stage->own;
+	r->device->stream = streamed ? stream->handle : r->comm->stage->own;
 	return COLL_OK;
 }
 
-coll_status coll_stage_add(struct coll_stage_batch *b, struct coll_request *r, const struct coll_stream *stream)
+static void chain(struct coll_batch *b, struct coll_request *r)
 {
-	struct coll_device_capture capture = {0};
 	struct coll_request *first = b->chains;
+	struct coll_device_call *d = r->device;
+
+	while (first && first->comm != r->comm)
+		first = first->device->next_chain;
+	if (first) {
+		b->outside |= first->device->capture.id != d->capture.id;
+		first->device->chain_last->device->next = r;
+		first->device->chain_last = r;
+		first->device->chain_calls++;
+		return;
+	}
+	d->chain_last = r;
+	d->chain_calls = 1;
+	d->next_chain = b->chains;
+	b->chains = r;
+}
+
+coll_status coll_stage_add(struct coll_batch *b, struct coll_request *r, const struct coll_stream *stream)
+{
+	const struct coll_request_kind *host = coll_device_has(r) ? r->device->host : r->kind;
+	bool has = false;
 	coll_status st;
 
-	r->staged = r->in_graph = r->direct = false;
-	r->local.from = NULL;
-	r->next_staged = r->next_chain = NULL;
+	r->kind = host;
 	if (!r->comm->stage) {
 		b->outside = true;
 		return COLL_OK;
 	}
-	st = prepare(r, stream, &capture);
+	if (!r->device && !(r->device = malloc(sizeof(*r->device))))
+		return coll_comm_refuse(r->comm, "stream", COLL_ERR_MEMORY, "no memory for a request");
+	*r->device = (struct coll_device_call){.host = host};
+	st = prepare(r, stream, &has);
 	/* A later call may pass the same address for other memory. */
 	memset(r->comm->seen, 0, sizeof(r->comm->seen));
-	r->capture = capture;
-	b->captured |= capture.id != 0;
-	b->outside |= capture.id == 0;
-	if (st != COLL_OK || !r->staged)
+	b->captured |= r->device->capture.id != 0;
+	b->outside |= r->device->capture.id == 0;
+	if (!has)
 		return st;
-	while (first && first->comm != r->comm)
-		first = first->next_chain;
-	if (first) {
-		b->outside |= first->capture.id != capture.id;
-		first->chain_last->next_staged = r;
-		first->chain_last = r;
-		first->chain_calls++;
-		return COLL_OK;
-	}
-	r->chain_last = r;
-	r->chain_calls = 1;
-	r->next_chain = b->chains;
-	b->chains = r;
-	return COLL_OK;
+	r->kind = &coll_device_kind;
+	chain(b, r);
+	return st;
 }
 
 /*
@@ -384,10 +409,10 @@ static void deal(struct coll_request *first, bool alone)
 	struct coll_stage_chain *c = &s->chain;
 
 	bring_forward(first->comm);
-	for (struct coll_request *r = first; r; r = r->next_staged)
-		if (r->direct) {
-			coll_mapped_deal(r->comm, &r->direct_call);
-			r->stage_last = ++s->next;
+	for (struct coll_request *r = first; r; r = r->device->next)
+		if (r->device->direct) {
+			coll_mapped_deal(r->comm, &r->device->direct_call);
+			r->device->last = ++s->next;
 		}
 	coll_stage_order_deal(&c->order, first, s->next, false);
 	c->crowd = NULL;
@@ -403,63 +428,20 @@ static void deal(struct coll_request *first, bool alone)
 		s->next += MANY;
 }
 
-coll_status coll_stage_deal(const struct coll_stage_batch *b)
+coll_status coll_stage_deal(const struct coll_batch *b)
 {
 	if (b->captured)
 		return coll_capture_take(b);
-	for (struct coll_request *r = b->chains; r; r = r->next_chain)
-		deal(r, r == b->chains && !r->next_chain);
+	for (struct coll_request *r = b->chains; r; r = r->device->next_chain)
+		deal(r, r == b->chains && !r->device->next_chain);
 	return COLL_OK;
 }
 
 /* ---- Progress ---- */
 
-bool coll_stage_is_copied(const struct coll_request *r)
-{
-	return !r->local.from || r->local.tiles == r->stage_tiles;
-}
-
-bool coll_stage_copy(struct coll_request *r)
-{
-	const struct coll_run_stage *s = &r->stage[0];
-	const size_t t = r->local.tiles, at = t * SLOT_BYTES, left = r->local.len_bytes - at;
-
-	if (coll_stage_is_copied(r) || !coll_stage_is_ready(s, t))
-		return false;
-	if (left > 0)
-		memmove(s->out ? coll_stage_slot(s, s->out, t) : r->local.to + at,
-		        s->in ? coll_stage_slot(s, s->in, t) : r->local.from + at,
-		        left < SLOT_BYTES ? left : SLOT_BYTES);
-	coll_stage_give(s, t);
-	r->local.tiles++;
-	return true;
-}
-
-bool coll_stage_drained(const struct coll_request *r)
-{
-	if (r->captured)
-		return coll_capture_left(r);
-	return r->enqueued && coll_stage_has_done(r->comm->stage, r->stage_last);
-}
-
 bool coll_stage_has_left(const struct coll_comm *comm)
 {
 	return !comm->stage || !comm->stage->words || left(comm->stage);
-}
-
-bool coll_stage_waits_for_stream(const struct coll_request *r)
-{
-	if (!r->staged)
-		return false;
-	if (r->direct)
-		return r->captured ? coll_mapped_graph_waits_for_stream(r->comm)
-		                   : coll_mapped_waits_for_stream(r->comm, &r->direct_call);
-	if (r->local.from)
-		return !coll_stage_is_copied(r);
-	for (int i = 0; i < r->wait.nruns; i++)
-		if (!coll_run_waits_for_stream(r->wait.runs[i]))
-			return false;
-	return true;
 }
 
 void coll_stage_release(struct coll_comm *comm)
@@ -477,13 +459,27 @@ void coll_stage_release(struct coll_comm *comm)
 			atomic_store_explicit(&s->words->taken[half][i], s->last_done + RELEASED, memory_order_release);
 }
 
-void coll_stage_look(struct coll_context *ctx)
+/* Two threads may ask at once: once too often. */
+static bool has_asked(struct coll_async *a)
+{
+	const uint64_t now = coll_clock_ns();
+
+	if (now - atomic_load_explicit(&a->asked_ns, memory_order_relaxed) < COLL_DELAY_NS(DEVICE_LOOK))
+		return true;
+	atomic_store_explicit(&a->asked_ns, now, memory_order_relaxed);
+	return false;
+}
+
+void coll_stage_look(struct coll_context *ctx, bool query)
 {
 	struct coll_async *a = ctx->async;
-	const coll_status st = ctx->device->table->fault(ctx->device);
 	struct coll_error_box err;
 	struct coll_link *next;
+	coll_status st;
 
+	if (query && has_asked(a))
+		return;
+	st = ctx->device->table->fault(ctx->device);
 	if (st == COLL_OK)
 		return;
 	coll_device_error(ctx->device, &err);
@@ -499,34 +495,4 @@ void coll_stage_look(struct coll_context *ctx)
 		coll_inflight_lost(comm);
 	}
 	coll_async_unlock(ctx);
-}
-
-/* Two threads may ask at once: once too often. */
-void coll_stage_look_sometimes(struct coll_context *ctx)
-{
-	_Atomic uint64_t *asked = &ctx->async->asked_ns;
-	const uint64_t now = coll_clock_ns();
-
-	if (now - atomic_load_explicit(asked, memory_order_relaxed) < COLL_DELAY_NS(DEVICE_LOOK))
-		return;
-	atomic_store_explicit(asked, now, memory_order_relaxed);
-	coll_stage_look(ctx);
-}
-
-coll_status coll_stage_await(struct coll_context *ctx, struct coll_comm *comm, bool (*done)(void *arg), void *arg,
-                             int timeout_ms)
-{
-	const uint64_t ms = 1000000, until = timeout_ms < 0 ? 0 : coll_clock_ns() + (uint64_t)timeout_ms * ms;
-
-	for (;;) {
-		const uint64_t now = until ? coll_clock_ns() : 0;
-		const uint64_t left_ms = until ? (until > now ? (until - now) / ms + 1 : 0) : UINT64_MAX;
-		const int slice = left_ms < COLL_DELAY_DEVICE_LOOK_MS ? (int)left_ms : COLL_DELAY_DEVICE_LOOK_MS;
-		const coll_status st = comm ? coll_async_await_comm(comm, done, arg, slice)
-		                            : coll_async_await(&ctx, 1, done, arg, slice);
-
-		if (st != COLL_AGAIN || left_ms == 0)
-			return st;
-		coll_stage_look(ctx);
-	}
 }

@@ -17,8 +17,9 @@
 #include "progress/stage_chain.h"
 
 #include "mapped/call.h"
-#include "progress/drive.h"
+#include "progress/lock.h"
 #include "progress/stage_ring.h"
+#include "progress/thread.h"
 
 enum { SLOTS = COLL_STAGE_SLOTS };
 
@@ -28,9 +29,9 @@ static coll_status put_gather(struct coll_stage *s, const struct coll_request *r
 {
 	const int n = coll_stage_pieces_in(s, r, t, 0);
 
-	return s->device->table->gather(s->device, r->device_stream, s->pieces, n,
+	return s->device->table->gather(s->device, r->device->stream, s->pieces, n,
 	                                coll_stage_address(s, &s->words->ready),
-	                                coll_stage_number(&r->stage[0], t) + 1);
+	                                coll_stage_number(&r->device->stage[0], t) + 1);
 }
 
 /* The word that says that half `half` of tile t has been taken, or NULL: the half has no such tile. */
@@ -38,7 +39,7 @@ static _Atomic uint32_t *word_of(const struct coll_request *r, int half, size_t 
 {
 	if (t >= coll_stage_half_tiles(r, half))
 		return NULL;
-	return &r->stage[half].taken[coll_stage_number(&r->stage[0], t) % SLOTS];
+	return &r->device->stage[half].taken[coll_stage_number(&r->device->stage[0], t) % SLOTS];
 }
 
 static coll_status put_wait(struct coll_stage *s, const struct coll_request *r, size_t t)
@@ -49,8 +50,8 @@ static coll_status put_wait(struct coll_stage *s, const struct coll_request *r, 
 		const _Atomic uint32_t *word = word_of(r, half, t);
 
 		if (word)
-			st = s->device->table->wait(s->device, r->device_stream, coll_stage_address(s, word),
-			                            coll_stage_number(&r->stage[0], t) + 1);
+			st = s->device->table->wait(s->device, r->device->stream, coll_stage_address(s, word),
+			                            coll_stage_number(&r->device->stage[0], t) + 1);
 	}
 	return st;
 }
@@ -58,11 +59,11 @@ static coll_status put_wait(struct coll_stage *s, const struct coll_request *r, 
 /* What put_wait() waits for, asked by this thread. Acquire: the scatter that follows reads the slot. */
 static bool is_taken(const struct coll_request *r, size_t t)
 {
-	for (int half = 0; half < 2 && t < r->stage_tiles; half++) {
+	for (int half = 0; half < 2 && t < r->device->tiles; half++) {
 		const _Atomic uint32_t *word = word_of(r, half, t);
 
 		if (word && (int32_t)(atomic_load_explicit(word, memory_order_acquire) -
-		                      coll_stage_number(&r->stage[0], t)) <= 0)
+		                      coll_stage_number(&r->device->stage[0], t)) <= 0)
 			return false;
 	}
 	return true;
@@ -70,21 +71,21 @@ static bool is_taken(const struct coll_request *r, size_t t)
 
 static coll_status put_scatter(struct coll_stage *s, const struct coll_request *r, size_t t)
 {
-	const bool last = t + 1 == r->stage_tiles;
+	const bool last = t + 1 == r->device->tiles;
 	const uint64_t done = last ? coll_stage_address(s, &s->words->done) : 0;
 	const int n = coll_stage_pieces_out(s, r, t, 0);
 
 	if (n == 0 && !last)
 		return COLL_OK;
-	return s->device->table->scatter(s->device, r->device_stream, s->pieces, n,
-	                                 coll_stage_address(s, &s->words->guard), done, r->stage_last);
+	return s->device->table->scatter(s->device, r->device->stream, s->pieces, n,
+	                                 coll_stage_address(s, &s->words->guard), done, r->device->last);
 }
 
 /* The same for n tiles of a long call: less operations. */
 static coll_status put_gathers(struct coll_stage *s, const struct coll_request *r, size_t t, size_t n)
 {
 	const uint64_t ready = coll_stage_address(s, &s->words->ready);
-	const uint32_t number = coll_stage_number(&r->stage[0], t + n - 1) + 1;
+	const uint32_t number = coll_stage_number(&r->device->stage[0], t + n - 1) + 1;
 	const struct coll_device_table *table = s->device->table;
 	int pieces = 0;
 	coll_status st;
@@ -92,9 +93,9 @@ static coll_status put_gathers(struct coll_stage *s, const struct coll_request *
 	for (size_t i = 0; i < n; i++)
 		pieces = coll_stage_pieces_in(s, r, t + i, pieces);
 	if (pieces <= 2)
-		return table->gather(s->device, r->device_stream, s->pieces, pieces, ready, number);
-	st = table->move(s->device, r->device_stream, s->pieces, pieces, 0);
-	return st == COLL_OK ? table->gather(s->device, r->device_stream, NULL, 0, ready, number) : st;
+		return table->gather(s->device, r->device->stream, s->pieces, pieces, ready, number);
+	st = table->move(s->device, r->device->stream, s->pieces, pieces, 0);
+	return st == COLL_OK ? table->gather(s->device, r->device->stream, NULL, 0, ready, number) : st;
 }
 
 static coll_status put_waits(struct coll_stage *s, const struct coll_request *r, size_t t, size_t n)
@@ -107,16 +108,17 @@ static coll_status put_waits(struct coll_stage *s, const struct coll_request *r,
 			const _Atomic uint32_t *word = word_of(r, half, t + i);
 
 			if (word)
-				waits[count++] = (struct coll_device_word){coll_stage_address(s, word),
-				                                           coll_stage_number(&r->stage[0], t + i) + 1};
+				waits[count++] =
+				        (struct coll_device_word){coll_stage_address(s, word),
+				                                  coll_stage_number(&r->device->stage[0], t + i) + 1};
 		}
-	return s->device->table->exchange(s->device, r->device_stream, NULL, 0, waits, count);
+	return s->device->table->exchange(s->device, r->device->stream, NULL, 0, waits, count);
 }
 
 static coll_status put_scatters(struct coll_stage *s, const struct coll_request *r, size_t t, size_t n)
 {
 	const uint64_t guard = coll_stage_address(s, &s->words->guard);
-	const uint64_t done = t + n == r->stage_tiles ? coll_stage_address(s, &s->words->done) : 0;
+	const uint64_t done = t + n == r->device->tiles ? coll_stage_address(s, &s->words->done) : 0;
 	const struct coll_device_table *table = s->device->table;
 	coll_status st = COLL_OK;
 	int pieces = 0;
@@ -124,12 +126,12 @@ static coll_status put_scatters(struct coll_stage *s, const struct coll_request 
 	for (size_t i = 0; i < n; i++)
 		pieces = coll_stage_pieces_out(s, r, t + i, pieces);
 	if (pieces > 2) {
-		st = table->move(s->device, r->device_stream, s->pieces, pieces, guard);
+		st = table->move(s->device, r->device->stream, s->pieces, pieces, guard);
 		pieces = 0;
 	}
 	if (st != COLL_OK || (pieces == 0 && !done))
 		return st;
-	return table->scatter(s->device, r->device_stream, s->pieces, pieces, guard, done, r->stage_last);
+	return table->scatter(s->device, r->device->stream, s->pieces, pieces, guard, done, r->device->last);
 }
 
 /* What is done for the tile at a place, if there is one. */
@@ -154,13 +156,13 @@ static coll_status follow(struct coll_stage *s, coll_device_stream stream, uint3
  */
 static coll_status join_streams(struct coll_stage *s, const struct coll_request *first, bool before)
 {
-	coll_device_stream main = first->device_stream;
+	coll_device_stream main = first->device->stream;
 	coll_status st = COLL_OK;
 
-	for (const struct coll_request *r = first->next_staged; r && st == COLL_OK; r = r->next_staged)
-		if (r->user_stream != main)
-			st = before ? s->device->table->order(s->device, r->user_stream, main)
-			            : s->device->table->order(s->device, main, r->user_stream);
+	for (const struct coll_request *r = first->device->next; r && st == COLL_OK; r = r->device->next)
+		if (r->device->user_stream != main)
+			st = before ? s->device->table->order(s->device, r->device->user_stream, main)
+			            : s->device->table->order(s->device, main, r->device->user_stream);
 	return st;
 }
 
@@ -168,8 +170,8 @@ static coll_status join_streams(struct coll_stage *s, const struct coll_request 
 
 static void begin_direct(struct coll_stage_chain *c, struct coll_request *r)
 {
-	while (r && !r->direct)
-		r = r->next_staged;
+	while (r && !r->device->direct)
+		r = r->device->next;
 	c->direct = r;
 	c->segment = 0;
 }
@@ -193,7 +195,7 @@ static bool may_go_on(struct coll_stage *s)
 	size_t t;
 
 	if (c->direct)
-		return coll_mapped_has_come(c->direct->comm, &c->direct->direct_call, c->segment);
+		return coll_mapped_has_come(c->direct->comm, &c->direct->device->direct_call, c->segment);
 	if (c->next == c->order.total)
 		return coll_stage_turn_is_given(s, c->turn);
 	return !coll_stage_order_find(&c->order, c->next, COLL_STAGE_WAITS, &r, &t) || is_taken(r, t);
@@ -203,10 +205,10 @@ static bool may_go_on(struct coll_stage *s)
 static coll_status put_next_wait(struct coll_stage *s, const struct coll_stage_chain *c)
 {
 	if (c->direct)
-		return coll_mapped_put_wait(c->direct->comm, &c->direct->direct_call, c->segment,
-		                            c->direct->device_stream);
+		return coll_mapped_put_wait(c->direct->comm, &c->direct->device->direct_call, c->segment,
+		                            c->direct->device->stream);
 	if (c->next == c->order.total)
-		return coll_stage_turn_wait(s, c->turn, c->first->device_stream);
+		return coll_stage_turn_wait(s, c->turn, c->first->device->stream);
 	if (c->join > 1)
 		return put_waits(s, c->first, c->next, joined_at(c, c->next));
 	return put(s, c->next, COLL_STAGE_WAITS, put_wait);
@@ -219,14 +221,14 @@ static coll_status put_direct(struct coll_stage *s, struct coll_stage_chain *c)
 
 	while (c->direct && st == COLL_OK) {
 		struct coll_request *r = c->direct;
-		const bool last = c->segment + 1 == coll_mapped_segments(&r->direct_call);
-		const struct coll_device_word ended = {coll_stage_address(s, &s->words->done), r->stage_last};
+		const bool last = c->segment + 1 == coll_mapped_segments(&r->device->direct_call);
+		const struct coll_device_word ended = {coll_stage_address(s, &s->words->done), r->device->last};
 
-		st = coll_mapped_put(r->comm, &r->job, &r->direct_call, c->segment++, c->joined, ended,
-		                     r->device_stream);
+		st = coll_mapped_put(r->comm, &coll_collective_of(r)->job, &r->device->direct_call, c->segment++,
+		                     c->joined, ended, r->device->stream);
 		if (!last)
 			break;
-		begin_direct(c, r->next_staged);
+		begin_direct(c, r->device->next);
 	}
 	return st;
 }
@@ -237,7 +239,7 @@ static coll_status begin_turns(struct coll_stage *s, struct coll_stage_chain *c)
 	if (!c->crowd || c->crowd_begun || c->direct || c->next < c->order.total)
 		return COLL_OK;
 	c->crowd_begun = true;
-	return coll_stage_turns_begin(s, c->crowd, c->first->device_stream);
+	return coll_stage_turns_begin(s, c->crowd, c->first->device->stream);
 }
 
 static coll_status put_joined(struct coll_stage *s, struct coll_stage_chain *c)
@@ -267,7 +269,7 @@ static coll_status put_next(struct coll_stage *s, struct coll_stage_chain *c)
 	coll_status st;
 
 	if (!c->direct && c->next == c->order.total)
-		return coll_stage_turn_put(s, c->crowd, c->turn++, c->first->device_stream);
+		return coll_stage_turn_put(s, c->crowd, c->turn++, c->first->device->stream);
 	st = c->direct ? put_direct(s, c) : c->join > 1 ? put_joined(s, c) : put_place(s, c);
 	return st == COLL_OK ? begin_turns(s, c) : st;
 }
@@ -280,8 +282,9 @@ static coll_status begin_chain(struct coll_stage *s, struct coll_stage_chain *c,
 	c->next = 0;
 	c->crowd_begun = false;
 	/* Other communicators would take turns with single tiles. A call whose thread waits itself fills no queue. */
-	c->join = c->entered && !c->paced && !first->next_staged && !first->direct && !c->crowd ? coll_stage_join(first)
-	                                                                                        : 1;
+	c->join = c->entered && !c->paced && !first->device->next && !first->device->direct && !c->crowd
+	                  ? coll_stage_join(first)
+	                  : 1;
 	c->turn = c->crowd ? c->crowd->begin : 0;
 	for (size_t j = 0; j < c->order.total && j < SLOTS && st == COLL_OK; j += c->join)
 		st = c->join > 1 ? put_gathers(s, first, j, joined_at(c, j))
@@ -296,17 +299,17 @@ static coll_status begin_chain(struct coll_stage *s, struct coll_stage_chain *c,
  * stream of the host. Before claim(). */
 static bool is_blocking(const struct coll_request *first)
 {
-	for (const struct coll_request *r = first; r; r = r->next_staged)
-		if (r->device_stream != r->comm->stage->own || r->operation || r->stream)
+	for (const struct coll_request *r = first; r; r = r->device->next)
+		if (r->device->stream != r->comm->stage->own || r->device->host->later || r->stream)
 			return false;
 	return true;
 }
 
 /* All chains of a batch, or none: what a paced chain enqueues later may share a hardware queue with the waits of
  * another, and a rank whose blocking calls are others would wait for it, and this one for that rank. */
-static bool is_paced(const struct coll_stage_batch *b)
+static bool is_paced(const struct coll_batch *b)
 {
-	for (const struct coll_request *r = b->chains; r; r = r->next_chain)
+	for (const struct coll_request *r = b->chains; r; r = r->device->next_chain)
 		if (!is_blocking(r))
 			return false;
 	return true;
@@ -323,18 +326,18 @@ static coll_status claim(struct coll_request *first)
 	const struct coll_request *last = NULL;
 	coll_status st;
 
-	for (const struct coll_request *r = first; r; r = r->next_staged)
-		last = r->direct ? r : last;
+	for (const struct coll_request *r = first; r; r = r->device->next)
+		last = r->device->direct ? r : last;
 	coll_async_lock(comm->ctx);
 	st = comm->failed;
-	if (st == COLL_OK && last && !coll_mapped_claim(comm, &last->direct_call))
+	if (st == COLL_OK && last && !coll_mapped_claim(comm, &last->device->direct_call))
 		st = COLL_AGAIN;
-	for (struct coll_request *r = first; r && st == COLL_OK; r = r->next_staged) {
-		r->enqueued = true;
-		r->user_stream = r->device_stream;
-		r->device_stream = first->device_stream;
-		if (!s->used || (int32_t)(r->stage_last - s->last_done) > 0)
-			s->last_done = r->stage_last;
+	for (struct coll_request *r = first; r && st == COLL_OK; r = r->device->next) {
+		r->device->enqueued = true;
+		r->device->user_stream = r->device->stream;
+		r->device->stream = first->device->stream;
+		if (!s->used || (int32_t)(r->device->last - s->last_done) > 0)
+			s->last_done = r->device->last;
 		s->used = true;
 	}
 	pthread_mutex_unlock(&comm->ctx->async->lock);
@@ -372,11 +375,11 @@ static void give_up(struct coll_comm *comm, coll_device_stream main, coll_status
 static coll_status put_begin(struct coll_stage *s, struct coll_request *first, bool follows, uint32_t before)
 {
 	struct coll_stage_chain *c = &s->chain;
-	coll_status st = follows ? follow(s, first->device_stream, before) : COLL_OK;
+	coll_status st = follows ? follow(s, first->device->stream, before) : COLL_OK;
 
 	/* No tile before has this number, and all are over. */
 	if (st == COLL_OK && s->forward)
-		st = s->device->table->gather(s->device, first->device_stream, NULL, 0,
+		st = s->device->table->gather(s->device, first->device->stream, NULL, 0,
 		                              coll_stage_address(s, &s->words->ready), s->forward_ready);
 	s->forward = false;
 	if (st == COLL_OK)
@@ -403,7 +406,7 @@ static void begin(struct coll_request *first, bool alone, bool paced)
 	if (st == COLL_OK)
 		st = put_begin(s, first, follows, before);
 	if (st != COLL_OK)
-		give_up(comm, first->device_stream, st);
+		give_up(comm, first->device->stream, st);
 }
 
 /* Enqueue the next piece. True: there is another one. */
@@ -428,22 +431,22 @@ static bool advance(struct coll_comm *comm)
 	if (st == COLL_OK)
 		end_chain(s);
 	else
-		give_up(comm, c->first->device_stream, st);
+		give_up(comm, c->first->device->stream, st);
 	return false;
 }
 
 /* Communicators take turns, a piece each: so a thread that drives several of them has enqueued what one waits for
  * before it enqueues what is behind that wait. */
-void coll_stage_enqueue(const struct coll_stage_batch *b)
+void coll_stage_enqueue(const struct coll_batch *b)
 {
 	const bool paced = is_paced(b);
 	bool more = true;
 
-	for (struct coll_request *r = b->chains; r; r = r->next_chain)
-		begin(r, r == b->chains && !r->next_chain, paced);
+	for (struct coll_request *r = b->chains; r; r = r->device->next_chain)
+		begin(r, r == b->chains && !r->device->next_chain, paced);
 	while (more) {
 		more = false;
-		for (struct coll_request *r = b->chains; r; r = r->next_chain)
+		for (struct coll_request *r = b->chains; r; r = r->device->next_chain)
 			more |= !r->comm->stage->chain.paced && advance(r->comm);
 	}
 }
@@ -466,7 +469,7 @@ void coll_stage_pace(struct coll_comm *comm)
 	struct coll_stage_chain *c = comm->stage ? &comm->stage->chain : NULL;
 
 	while (c && c->first && c->paced && may_go_on(comm->stage))
-		if (c->direct && coll_mapped_copies(&c->direct->direct_call))
+		if (c->direct && coll_mapped_copies(&c->direct->device->direct_call))
 			advance_away(comm);
 		else
 			advance(comm);

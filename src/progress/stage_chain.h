@@ -14,7 +14,7 @@
 #include "progress/stage.h"
 
 /* After their submission: put their work into their streams. An error of the device fails the communicator. */
-void coll_stage_enqueue(const struct coll_stage_batch *b);
+void coll_stage_enqueue(const struct coll_batch *b);
 
 /* In blocking calls, their thread enqueues the next piece as soon as that need not wait any more: again and again while
  * it waits, and then once that it does not wait any more. */

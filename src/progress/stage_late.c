@@ -8,6 +8,7 @@
 #include <stdio.h>
 
 #include "core/error.h"
+#include "progress/device_call.h"
 #include "progress/inflight.h"
 #include "watch/watchdog.h"
 
@@ -25,7 +26,7 @@ static const struct coll_request *in_front(const struct coll_request *r)
 		     k = k->next) {
 			const struct coll_request *f = COLL_ENTRY(k, struct coll_request, running);
 
-			if (f != r && f->staged && f->reached && f->lost == COLL_OK)
+			if (f != r && f->kind->asks && f->device->reached && !f->device->over && f->lost == COLL_OK)
 				return f;
 		}
 	}
@@ -68,6 +69,6 @@ coll_status coll_stage_late(struct coll_request *r)
 	         "[COLL-2303] the stream of %s does not go on with %s: it waits for other work, perhaps in a shared "
 	         "hardware queue%s%s",
 	         coll_comm_name(comm, comm->rank).text, call, other, threads);
-	r->timer.begun_ns = r->waiting_ns;
+	r->timer.begun_ns = r->device->waiting_ns;
 	return coll_wait_fail(comm, &r->wait, &r->timer, COLL_ERR_PEER_LATE, comm->rank, text);
 }

@@ -5,8 +5,7 @@
 
 #include <stdlib.h>
 
-#include "progress/async.h"
-#include "progress/stage_turns.h"
+#include "progress/device_call.h"
 
 /* Two lanes for each distance. */
 enum { DISTANCES = COLL_STAGE_SLOTS / 2 };
@@ -28,15 +27,15 @@ void coll_stage_order_close(struct coll_stage_order *o)
  * message to another rank. */
 static int distance_of(const struct coll_request *r, int half)
 {
-	const int peer = coll_pair_peer(&r->pair, half), rank = r->comm->rank, size = r->comm->size;
+	const int peer = coll_pair_peer(&coll_pair_of(r)->pair, half), rank = r->comm->rank, size = r->comm->size;
 
 	return half == 0 ? (peer - rank + size) % size : (rank - peer + size) % size;
 }
 
 static void append(struct coll_stage_order *o, struct coll_request *r)
 {
-	const bool message = coll_stage_is_message(r);
-	const int half = message ? !r->pair_plan[0] : r->kind != COLL_REQUEST_COLLECTIVE;
+	const bool message = coll_device_is_message(r);
+	const int half = message ? !coll_pair_of(r)->plan[0] : r->is != COLL_IS_COLLECTIVE;
 	const int distance = message ? distance_of(r, half) : 0;
 	const int lane = 2 * (distance % DISTANCES) + half;
 	struct coll_stage_round *round = &o->rounds[distance / DISTANCES];
@@ -44,11 +43,11 @@ static void append(struct coll_stage_order *o, struct coll_request *r)
 
 	if (!l->first)
 		round->nth[round->n++] = (unsigned char)lane;
-	r->next_in_lane = NULL;
-	r->lane_tiles = l->tiles;
-	l->tiles += r->stage_tiles;
+	r->device->next_in_lane = NULL;
+	r->device->lane_tiles = l->tiles;
+	l->tiles += r->device->tiles;
 	if (l->first)
-		l->last->next_in_lane = r;
+		l->last->device->next_in_lane = r;
 	else
 		l->first = r;
 	l->last = r;
@@ -60,12 +59,12 @@ static void number_lane(struct coll_stage_round *round, int i, uint32_t number)
 	const uint32_t apart = (uint32_t)round->n, begin = number + (uint32_t)(round->from + (size_t)i);
 	struct coll_stage_lane *l = &round->lanes[round->nth[i]];
 
-	for (struct coll_request *r = l->first; r; r = r->next_in_lane) {
+	for (struct coll_request *r = l->first; r; r = r->device->next_in_lane) {
 		for (int half = 0; half < 2; half++) {
-			r->stage[half].number = begin + (uint32_t)r->lane_tiles * apart;
-			r->stage[half].apart = apart;
+			r->device->stage[half].number = begin + (uint32_t)r->device->lane_tiles * apart;
+			r->device->stage[half].apart = apart;
 		}
-		r->stage_last = r->stage[0].number + (uint32_t)(r->stage_tiles - 1) * apart + 1;
+		r->device->last = r->device->stage[0].number + (uint32_t)(r->device->tiles - 1) * apart + 1;
 	}
 	for (int k = 0; k < COLL_STAGE_SIGHTS; k++)
 		l->at[k] = l->first;
@@ -89,8 +88,8 @@ void coll_stage_order_deal(struct coll_stage_order *o, struct coll_request *firs
 	for (int k = 0; k < o->nrounds; k++)
 		while (o->rounds[k].n > 0)
 			o->rounds[k].lanes[o->rounds[k].nth[--o->rounds[k].n]] = (struct coll_stage_lane){NULL};
-	for (struct coll_request *r = first; r; r = r->next_staged)
-		if (!r->direct && !(others && coll_stage_is_message(r)))
+	for (struct coll_request *r = first; r; r = r->device->next)
+		if (!r->device->direct && !(others && coll_device_is_message(r)))
 			append(o, r);
 	o->total = 0;
 	for (int k = 0; k < o->nrounds; k++) {
@@ -115,11 +114,11 @@ bool coll_stage_order_find(struct coll_stage_order *o, size_t place, enum coll_s
 	i = place / (size_t)round->n;
 	if (i >= l->tiles)
 		return false;
-	if (l->at[sight]->lane_tiles > i)
+	if (l->at[sight]->device->lane_tiles > i)
 		l->at[sight] = l->first;
-	while (i - l->at[sight]->lane_tiles >= l->at[sight]->stage_tiles)
-		l->at[sight] = l->at[sight]->next_in_lane;
+	while (i - l->at[sight]->device->lane_tiles >= l->at[sight]->device->tiles)
+		l->at[sight] = l->at[sight]->device->next_in_lane;
 	*r = l->at[sight];
-	*tile = i - (*r)->lane_tiles;
+	*tile = i - (*r)->device->lane_tiles;
 	return true;
 }

@@ -8,65 +8,73 @@
 
 #include "tests/plain.h"
 
-#include "progress/async.h"
+#include "progress/device_call.h"
 
 enum { MANY = 130, FIRST = 1000 };
 
 static const struct coll_plan *const some = (const void *)&some;
 
-static struct coll_request message(struct coll_comm *comm, int half, int peer, size_t tiles)
-{
-	struct coll_request r = {.comm = comm, .kind = COLL_REQUEST_PAIR, .staged = true, .stage_tiles = tiles};
+/* A message of the device. */
+struct message {
+	struct coll_pair_request pair;
+	struct coll_device_call device;
+};
 
-	r.pair.dest = half == 0 ? peer : -1;
-	r.pair.source = half == 1 ? peer : -1;
-	r.pair_plan[half] = some;
-	return r;
+static void make(struct message *m, struct coll_comm *comm, int half, int peer, size_t tiles)
+{
+	*m = (struct message){.pair = {.request = {.comm = comm, .is = COLL_IS_PAIR, .device = &m->device}},
+	                      .device = {.tiles = tiles}};
+	m->pair.pair.dest = half == 0 ? peer : -1;
+	m->pair.pair.source = half == 1 ? peer : -1;
+	m->pair.plan[half] = some;
 }
 
-static void chain(struct coll_request *r, int n)
+static void chain(struct message *m, int n)
 {
 	for (int i = 0; i < n; i++)
-		r[i].next_staged = i + 1 < n ? &r[i + 1] : NULL;
+		m[i].device.next = i + 1 < n ? &m[i + 1].pair.request : NULL;
 }
 
-static size_t place_of(const struct coll_request *r, size_t tile)
+static size_t place_of(const struct message *m, size_t tile)
 {
-	return coll_stage_number(&r->stage[0], tile) - FIRST;
+	return coll_stage_number(&m->device.stage[0], tile) - FIRST;
 }
 
 TEST(order, messages_of_a_lane_follow_each_other)
 {
 	struct coll_comm *comm = calloc(1, sizeof(*comm));
 	struct coll_stage_order o;
-	struct coll_request r[6], *found;
+	struct coll_request *found;
+	struct message r[6];
 	size_t tile, tiles = 0;
 
 	comm->rank = 1;
 	comm->size = 3;
-	r[0] = message(comm, 0, 0, 5);
-	r[1] = message(comm, 1, 2, 1);
-	r[2] = message(comm, 0, 0, 2);
-	r[3] = message(comm, 0, 2, 1);
-	r[4] = message(comm, 1, 2, 3);
-	r[5] = message(comm, 0, 0, 1);
+	make(&r[0], comm, 0, 0, 5);
+	make(&r[1], comm, 1, 2, 1);
+	make(&r[2], comm, 0, 0, 2);
+	make(&r[3], comm, 0, 2, 1);
+	make(&r[4], comm, 1, 2, 3);
+	make(&r[5], comm, 0, 0, 1);
 	chain(r, 6);
 	CHECK(coll_stage_order_open(&o, comm->size));
-	coll_stage_order_deal(&o, r, FIRST, false);
+	coll_stage_order_deal(&o, &r[0].pair.request, FIRST, false);
 	CHECK(place_of(&r[2], 0) > place_of(&r[0], 4) && place_of(&r[5], 0) > place_of(&r[2], 1));
 	CHECK(place_of(&r[4], 0) > place_of(&r[1], 0));
 	CHECK(place_of(&r[4], 0) < place_of(&r[0], 4), "lanes do not take turns");
 	for (size_t j = 0; j < o.total; j++)
 		if (coll_stage_order_find(&o, j, COLL_STAGE_WAITS, &found, &tile)) {
-			CHECK(tile < found->stage_tiles && place_of(found, tile) == j, "place %zu", j);
+			CHECK(tile < found->device->tiles &&
+			              coll_stage_number(&found->device->stage[0], tile) - FIRST == j,
+			      "place %zu", j);
 			tiles++;
 		}
 	CHECK(tiles == 13, "%zu tiles", tiles);
 	/* A second one forgets the first. */
-	r[0].next_staged = NULL;
-	coll_stage_order_deal(&o, r, FIRST, false);
-	CHECK(o.total == 5 && r[0].stage_last == FIRST + 5);
-	coll_stage_order_deal(&o, r, FIRST, true);
+	r[0].device.next = NULL;
+	coll_stage_order_deal(&o, &r[0].pair.request, FIRST, false);
+	CHECK(o.total == 5 && r[0].device.last == FIRST + 5);
+	coll_stage_order_deal(&o, &r[0].pair.request, FIRST, true);
 	CHECK(o.total == 0);
 	coll_stage_order_close(&o);
 	free(comm);
@@ -77,8 +85,8 @@ TEST(order, messages_of_a_lane_follow_each_other)
 static struct {
 	struct coll_comm *comm[MANY];
 	struct coll_stage_order order[MANY];
-	struct coll_request message[MANY][2][MANY]; /* by half and peer */
-	size_t done[MANY];                          /* places whose waits have ended */
+	struct message message[MANY][2][MANY]; /* by half and peer */
+	size_t done[MANY];                     /* places whose waits have ended */
 } world;
 
 static void fill(int rank)
@@ -90,12 +98,13 @@ static void fill(int rank)
 	world.comm[rank]->size = MANY;
 	for (int peer = 0; peer < MANY; peer++)
 		for (int half = 0; half < 2 && peer != rank; half++) {
-			struct coll_request *r = &world.message[rank][half][peer];
+			struct message *m = &world.message[rank][half][peer];
+			struct coll_request *r = &m->pair.request;
 			const int from = half ? peer : rank, to = half ? rank : peer;
 
-			*r = message(world.comm[rank], half, peer, 1 + (size_t)(from * 7 + to * 3) % 5);
+			make(m, world.comm[rank], half, peer, 1 + (size_t)(from * 7 + to * 3) % 5);
 			if (last)
-				last->next_staged = r;
+				last->device->next = r;
 			else
 				first = r;
 			last = r;
@@ -113,8 +122,8 @@ static bool may_pass(int rank)
 
 	if (!coll_stage_order_find(&world.order[rank], world.done[rank], COLL_STAGE_WAITS, &r, &tile))
 		return true;
-	half = r->pair_plan[1] != NULL;
-	peer = coll_pair_peer(&r->pair, half);
+	half = coll_pair_of(r)->plan[1] != NULL;
+	peer = coll_pair_peer(&coll_pair_of(r)->pair, half);
 	return place_of(&world.message[peer][!half][rank], tile) < world.done[peer] + COLL_STAGE_SLOTS;
 }
 

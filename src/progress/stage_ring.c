@@ -132,31 +132,30 @@ static int pieces_of(struct coll_stage *s, const struct side *x, const struct co
 /* The piece of tile t that the host copies. */
 static int local_piece(struct coll_stage *s, const struct coll_request *r, size_t t, bool out, int n)
 {
-	const size_t at = t * SLOT_BYTES, left = r->local.len_bytes - at;
-	const uint64_t user = (uint64_t)(uintptr_t)(out ? r->local.to : r->local.from) + at;
-	char *slots = out ? r->stage[0].out : r->stage[0].in;
+	const size_t at = t * SLOT_BYTES, left = r->device->local.len_bytes - at;
+	const uint64_t user = (uint64_t)(uintptr_t)(out ? r->device->local.to : r->device->local.from) + at;
+	char *slots = out ? r->device->stage[0].out : r->device->stage[0].in;
 	uint64_t slot;
 
 	if (!slots)
 		return n;
-	slot = coll_stage_address(s, coll_stage_slot(&r->stage[0], slots, t));
+	slot = coll_stage_address(s, coll_stage_slot(&r->device->stage[0], slots, t));
 	return add(s->pieces, n, out ? user : slot, out ? slot : user, left < SLOT_BYTES ? left : SLOT_BYTES);
 }
 
 /* The buffer that half `half` of a request reads (out: writes). False: there is none. job: room for that of a pair. */
 static bool side_of(const struct coll_request *r, int half, bool out, struct coll_job *job, struct side *x)
 {
-	const struct coll_job *j = &r->job;
+	const struct coll_pair_request *p = r->is == COLL_IS_PAIR ? coll_pair_of(r) : NULL;
+	const struct coll_job *j = p ? job : &coll_collective_of(r)->job;
 
-	if (r->kind != COLL_REQUEST_COLLECTIVE) {
-		if (!r->pair_plan[half] || half != (int)out)
-			return false;
-		coll_pair_job(r->comm, &r->pair, half, r->pair_plan[half], job);
-		j = job;
-	}
+	if (p && (!p->plan[half] || half != (int)out))
+		return false;
+	if (p)
+		coll_pair_job(r->comm, &p->pair, half, p->plan[half], job);
 	*x = (struct side){.e = out ? &j->out : &j->in,
 	                   .plan = j->plan,
-	                   .slots = out ? r->stage[half].out : r->stage[half].in,
+	                   .slots = out ? r->device->stage[half].out : r->device->stage[half].in,
 	                   .tile = j->tile,
 	                   .elem_bytes = j->elem_bytes,
 	                   .out = out};
@@ -168,33 +167,35 @@ int coll_stage_pieces_in(struct coll_stage *s, const struct coll_request *r, siz
 	struct coll_job job;
 	struct side x;
 
-	if (r->local.from)
+	if (r->device->local.from)
 		return local_piece(s, r, t, false, n);
-	return side_of(r, 0, false, &job, &x) ? pieces_of(s, &x, &r->stage[0], t, n) : n;
+	return side_of(r, 0, false, &job, &x) ? pieces_of(s, &x, &r->device->stage[0], t, n) : n;
 }
 
 int coll_stage_pieces_out(struct coll_stage *s, const struct coll_request *r, size_t t, int n)
 {
-	const int half = r->kind == COLL_REQUEST_PAIR;
+	const int half = r->is == COLL_IS_PAIR;
 	struct coll_job job;
 	struct side x;
 
-	if (r->local.from)
+	if (r->device->local.from)
 		return local_piece(s, r, t, true, n);
 	if (side_of(r, half, true, &job, &x))
-		return pieces_of(s, &x, &r->stage[half], t, n);
-	if (r->kind == COLL_REQUEST_PAIR && coll_pair_self(r->comm, &r->pair))
-		return add(s->pieces, n, (uint64_t)(uintptr_t)r->pair.recv, (uint64_t)(uintptr_t)r->pair.send,
-		           r->pair.send_count * coll_dtype_size(r->pair.type));
+		return pieces_of(s, &x, &r->device->stage[half], t, n);
+	if (r->is == COLL_IS_PAIR && coll_pair_self(r->comm, &coll_pair_of(r)->pair))
+		return add(s->pieces, n, (uint64_t)(uintptr_t)coll_pair_of(r)->pair.recv,
+		           (uint64_t)(uintptr_t)coll_pair_of(r)->pair.send,
+		           coll_pair_of(r)->pair.send_count * coll_dtype_size(coll_pair_of(r)->pair.type));
 	return n;
 }
 
 size_t coll_stage_join(const struct coll_request *r)
 {
-	const bool blocks = r->kind == COLL_REQUEST_COLLECTIVE && coll_plan_kind_is_block(r->job.plan->kind);
-	size_t join = r->stage_tiles >= COLL_STAGE_JOIN_MAX_MIN ? COLL_STAGE_JOINED_MAX
-	              : r->stage_tiles >= COLL_STAGE_JOIN_MIN   ? COLL_STAGE_JOINED
-	                                                        : 1;
+	const bool blocks =
+	        r->is == COLL_IS_COLLECTIVE && coll_plan_kind_is_block(coll_collective_of(r)->job.plan->kind);
+	size_t join = r->device->tiles >= COLL_STAGE_JOIN_MAX_MIN ? COLL_STAGE_JOINED_MAX
+	              : r->device->tiles >= COLL_STAGE_JOIN_MIN   ? COLL_STAGE_JOINED
+	                                                          : 1;
 
 	/* Two pieces of a vector: slots are a ring. */
 	while (join > 1 && join * (blocks ? (size_t)r->comm->size : 2) > COLL_STAGE_PIECES)
@@ -206,12 +207,12 @@ size_t coll_stage_half_tiles(const struct coll_request *r, int half)
 {
 	struct coll_job job;
 
-	if (r->local.from)
-		return half == 0 ? r->stage_tiles : 0;
-	if (r->kind == COLL_REQUEST_COLLECTIVE)
-		return half == 0 ? coll_stage_job_tiles(&r->job) : 0;
-	if (!r->pair_plan[half])
+	if (r->device->local.from)
+		return half == 0 ? r->device->tiles : 0;
+	if (r->is == COLL_IS_COLLECTIVE)
+		return half == 0 ? coll_stage_job_tiles(&coll_collective_of(r)->job) : 0;
+	if (!coll_pair_of(r)->plan[half])
 		return 0;
-	coll_pair_job(r->comm, &r->pair, half, r->pair_plan[half], &job);
+	coll_pair_job(r->comm, &coll_pair_of(r)->pair, half, coll_pair_of(r)->plan[half], &job);
 	return coll_stage_job_tiles(&job);
 }

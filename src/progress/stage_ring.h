@@ -7,7 +7,7 @@
 
 #include "device/device.h"
 #include "engine/stage.h"
-#include "progress/async.h"
+#include "progress/device_call.h"
 #include "progress/stage_order.h"
 #include "progress/stage_turns.h"
 

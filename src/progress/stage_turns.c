@@ -6,16 +6,11 @@
 
 #include <stdlib.h>
 
-#include "progress/async.h"
+#include "progress/device_call.h"
 #include "progress/stage_ring.h"
 #include "select/bind_pair.h"
 
 enum { SLOTS = COLL_STAGE_SLOTS, SLOT_BYTES = COLL_STAGE_SLOT_BYTES };
-
-bool coll_stage_is_message(const struct coll_request *r)
-{
-	return r->kind == COLL_REQUEST_PAIR && (r->pair_plan[0] || r->pair_plan[1]);
-}
 
 /* ---- Memory ---- */
 
@@ -86,10 +81,10 @@ static int *find_windows(const struct coll_request *first, int n[2], int *nparts
 	n[0] = n[1] = *nparts = 0;
 	if (!window)
 		return NULL;
-	for (const struct coll_request *r = first; r; r = r->next_staged)
-		for (int half = 0; half < 2 && coll_stage_is_message(r); half++)
-			if (r->pair_plan[half]) {
-				window[half * size + coll_pair_peer(&r->pair, half)] = 1;
+	for (const struct coll_request *r = first; r; r = r->device->next)
+		for (int half = 0; half < 2 && coll_device_is_message(r); half++)
+			if (coll_pair_of(r)->plan[half]) {
+				window[half * size + coll_pair_peer(&coll_pair_of(r)->pair, half)] = 1;
 				++*nparts;
 			}
 	for (int i = 0; i < 2 * size; i++)
@@ -119,19 +114,22 @@ static void open_part(struct coll_stage *s, struct coll_stage_crowd *c, int wind
                       struct coll_request *r, int half)
 {
 	struct coll_stage_window *w = &c->windows[window];
-	struct coll_run_stage *stage = &r->stage[half];
+	struct coll_run_stage *stage = &r->device->stage[half];
 	const size_t at = (size_t)(w->places - c->windows[0].places) % SLOTS * SLOT_BYTES;
-	const void *user = half ? (stage->out ? r->pair.recv : NULL) : stage->in ? r->pair.send : NULL;
+	const void *user = half        ? (stage->out ? coll_pair_of(r)->pair.recv : NULL)
+	                   : stage->in ? coll_pair_of(r)->pair.send
+	                               : NULL;
 	struct coll_job job;
 
-	coll_pair_job(r->comm, &r->pair, half, r->pair_plan[half], &job);
-	*p = (struct coll_stage_part){.window = w,
-	                              .user = (uint64_t)(uintptr_t)user,
-	                              .len_bytes = (half ? r->pair.recv_count : r->pair.send_count) *
-	                                           coll_dtype_size(r->pair.type),
-	                              .tile_bytes = job.tile * job.elem_bytes,
-	                              .before = c->tiles[window],
-	                              .tiles = (uint32_t)coll_stage_job_tiles(&job)};
+	coll_pair_job(r->comm, &coll_pair_of(r)->pair, half, coll_pair_of(r)->plan[half], &job);
+	*p = (struct coll_stage_part){
+	        .window = w,
+	        .user = (uint64_t)(uintptr_t)user,
+	        .len_bytes = (half ? coll_pair_of(r)->pair.recv_count : coll_pair_of(r)->pair.send_count) *
+	                     coll_dtype_size(coll_pair_of(r)->pair.type),
+	        .tile_bytes = job.tile * job.elem_bytes,
+	        .before = c->tiles[window],
+	        .tiles = (uint32_t)coll_stage_job_tiles(&job)};
 	if (c->lasts[window])
 		c->lasts[window]->next = p;
 	else
@@ -175,18 +173,19 @@ struct coll_stage_crowd *coll_stage_turns_deal(struct coll_stage *s, struct coll
 		c = make(n[0] + n[1], nparts);
 	if (c)
 		open_windows(s, c, n);
-	for (struct coll_request *r = first; c && r; r = r->next_staged)
-		for (int half = 0; half < 2 && coll_stage_is_message(r); half++)
-			if (r->pair_plan[half])
-				open_part(s, c, window[half * r->comm->size + coll_pair_peer(&r->pair, half)],
+	for (struct coll_request *r = first; c && r; r = r->device->next)
+		for (int half = 0; half < 2 && coll_device_is_message(r); half++)
+			if (coll_pair_of(r)->plan[half])
+				open_part(s, c,
+				          window[half * r->comm->size + coll_pair_peer(&coll_pair_of(r)->pair, half)],
 				          &c->parts[done++], r, half);
 	free(window);
 	if (!c)
 		return NULL;
 	count(s, c, number);
-	for (struct coll_request *r = first; r; r = r->next_staged)
-		if (coll_stage_is_message(r))
-			r->stage_last = c->end;
+	for (struct coll_request *r = first; r; r = r->device->next)
+		if (coll_device_is_message(r))
+			r->device->last = c->end;
 	c->next = s->crowds;
 	s->crowds = c;
 	return c;

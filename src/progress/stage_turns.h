@@ -28,9 +28,6 @@ struct coll_stage_crowd {
 	uint32_t *tiles;
 };
 
-/* A message to another rank, or from one. */
-bool coll_stage_is_message(const struct coll_request *r);
-
 /* Numbers for the tiles of the messages of a chain, from `number` on. NULL: they are of one peer and direction, or too
  * many for the slots, or there is no memory; then nothing has changed. */
 struct coll_stage_crowd *coll_stage_turns_deal(struct coll_stage *s, struct coll_request *first, uint32_t number);

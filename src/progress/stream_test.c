@@ -77,7 +77,7 @@ TEST(stream, messages_of_another_stream_do_not_wait)
 	world_hand_in(8, a);
 	m = world_message(1, -1, b);
 	CHECK(m->state == COLL_REQUEST_RUNNING);
-	m->pair_run[0]->polls = 0;
+	coll_pair_of(m)->run[0]->polls = 0;
 	coll_drive_try(comm->ctx);
 	CHECK(coll_stream_query(b) == COLL_OK && coll_stream_query(a) == COLL_AGAIN);
 	world_end(1);
@@ -172,7 +172,7 @@ TEST(event, another_stream_waits_for_it_and_not_longer)
 	CHECK(m->state == COLL_REQUEST_QUEUED);
 	world_end(1);
 	CHECK(m->state == COLL_REQUEST_RUNNING);
-	m->pair_run[0]->polls = 0;
+	coll_pair_of(m)->run[0]->polls = 0;
 	world_end(2);
 	CHECK(coll_stream_query(b) == COLL_OK);
 	coll_event_destroy(&e);

@@ -8,10 +8,14 @@
 #include "tests/plain.h"
 
 #include "progress/async.h"
+#include "progress/collective.h"
 #include "progress/drive.h"
+#include "progress/exchange.h"
 #include "progress/inflight.h"
+#include "progress/inlined.h"
+#include "progress/issue.h"
 #include "progress/persistent.h"
-#include "progress/request.h"
+#include "progress/thread.h"
 #include "tests/fakes/fake_clock.h"
 #include "tests/fakes/fake_context.h"
 #include "tests/fakes/fake_core.h"
@@ -60,13 +64,23 @@ static inline struct coll_call world_call(size_t count)
 	return (struct coll_call){.kind = COLL_KIND_ALL_REDUCE, .count = count, .type = COLL_F32, .op = COLL_SUM};
 }
 
+/* A request for a call. */
+static inline coll_status world_make(const struct coll_call *call, struct coll_request **r)
+{
+	struct coll_collective_request *c = NULL;
+	const coll_status st = coll_collective_make(comm, call, &c);
+
+	*r = c ? &c->request : NULL;
+	return st;
+}
+
 /* Hands it in: to a stream, or for this thread to wait for. */
 static inline struct coll_request *world_hand_in(size_t count, struct coll_stream *stream)
 {
 	const struct coll_call call = world_call(count);
-	struct coll_request *r = NULL;
+	struct coll_request *r;
 
-	if (coll_request_call(comm, &call, &r) != COLL_OK)
+	if (world_make(&call, &r) != COLL_OK)
 		return NULL;
 	r->held = !stream;
 	coll_request_submit(r, stream, 0);
@@ -80,7 +94,7 @@ static inline struct coll_request *world_message(int dest, int source, struct co
 	        .dest = dest, .source = source, .type = COLL_F32, .send_count = 1, .recv_count = 1};
 	struct coll_request *r = NULL;
 
-	if (coll_request_pair(comm, &pair, &r) != COLL_OK)
+	if (coll_exchange_make(comm, &pair, &r) != COLL_OK)
 		return NULL;
 	r->held = !stream;
 	coll_request_submit(r, stream, 0);

@@ -11,7 +11,7 @@
  * takes over when it expires and nobody waits. (2 pinned ranks, 2026-11: a wake-up for each call
  * cost 6 us, most of the call.)
  */
-#include "progress/async.h"
+#include "progress/thread.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -21,9 +21,10 @@
 #include "base/delay.h"
 #include "base/thread.h"
 #include "net/net.h"
-#include "progress/copier.h"
 #include "progress/drive.h"
+#include "progress/lock.h"
 #include "progress/loop.h"
+#include "progress/request.h"
 
 enum { YIELDS = 100 };
 
@@ -86,7 +87,8 @@ void coll_async_close(struct coll_context *ctx)
 		coll_context_wake(ctx);
 		coll_net->thread_join(a->thread, NULL);
 	}
-	coll_copier_destroy(ctx);
+	if (a->devices)
+		a->devices->close(ctx);
 	while (a->spare_events) {
 		struct coll_request *r = a->spare_events;
 
