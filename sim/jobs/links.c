@@ -36,6 +36,9 @@ struct end {
 };
 
 static struct end *ends;
+/* Broken while both processes live: loop would free them too soon, so they stay. */
+static struct loop_pair *broken[DOWN_MAX];
+static int nbroken;
 static struct coll_loop_group *groups[KINDS];
 
 static struct end *end_of(const void *inst)
@@ -68,6 +71,15 @@ static void tell(struct end *e, const struct coll_process_id *peer, coll_status 
 	coll_net->write(e->service_fd, &one, sizeof(one));
 }
 
+/* As coll_loop_ring(), without the lock: an event is outside all threads and cannot wait. */
+static void ring(const struct loop_bell *bell)
+{
+	const uint64_t one = 1;
+
+	if (!bell->dead && bell->wake_fd >= 0)
+		coll_net->write(bell->wake_fd, &one, sizeof(one));
+}
+
 /* The link of `to` to the process of `from` breaks. */
 static void break_link(struct end *to, const struct end *from)
 {
@@ -77,7 +89,7 @@ static void break_link(struct end *to, const struct end *from)
 		if (!coll_same_process(&pair->id[!l->side], &from->self) || atomic_load(&pair->closed[!l->side]))
 			continue;
 		atomic_store(&pair->closed[!l->side], true);
-		coll_loop_ring(pair->bell[l->side]);
+		ring(pair->bell[l->side]);
 		tell(to, &from->self, from->gone);
 	}
 }
@@ -97,11 +109,24 @@ static void process_ended(struct sim_process *p)
 		if (e->process == p && e->loop && e->gone == COLL_OK) {
 			e->gone = COLL_ERR_PEER_DEAD;
 			e->service_fd = -1;
-			pthread_mutex_lock(&e->loop->bell->lock);
 			e->loop->bell->dead = true;
-			pthread_mutex_unlock(&e->loop->bell->lock);
 			sim_at(sim_now_ns() + (e->kind == SHM ? 20 : 60) * US + sim_below(500 * US), break_links, e);
 		}
+}
+
+static bool is_broken(const struct loop_pair *pair)
+{
+	for (int i = 0; i < nbroken; i++)
+		if (broken[i] == pair)
+			return true;
+	return false;
+}
+
+static void keep_pairs(const struct end *e)
+{
+	for (struct loop_link *l = e->loop->links; l; l = l->next)
+		if (!is_broken(l->pair) && nbroken < DOWN_MAX)
+			broken[nbroken++] = l->pair;
 }
 
 static void host_gone(void *arg)
@@ -111,6 +136,7 @@ static void host_gone(void *arg)
 	if (cut->gone != COLL_OK || !cut->loop)
 		return;
 	cut->gone = COLL_ERR_PEER_SILENT;
+	keep_pairs(cut);
 	break_links(cut);
 	for (struct end *e = ends; e; e = e->next)
 		if (e != cut && e->kind == TCP && e->loop && sim_process_lives(e->process) && e->gone == COLL_OK) {
@@ -211,6 +237,20 @@ static coll_status link_open(void *inst, const struct coll_process_id *peer, con
 	return st;
 }
 
+static void link_close(void *link)
+{
+	struct loop_link *l = link, **at = &l->inst->links;
+
+	if (!is_broken(l->pair)) {
+		coll_transport_loop.link_close(link);
+		return;
+	}
+	while (*at != l)
+		at = &(*at)->next;
+	*at = l->next;
+	free(l);
+}
+
 /* Memory is not lent: loop takes it back only when the thread of the other rank has looked, as ranks of one process
  * do, and the real transports need no thread of the peer for it. */
 static void caps(void *inst, struct coll_transport_caps *caps)
@@ -276,6 +316,7 @@ __attribute__((constructor)) static void begin(void)
 	shm.address = address;
 	shm.reachable = reachable;
 	shm.link_open = link_open;
+	shm.link_close = link_close;
 	shm.service_fd = service_fd;
 	shm.service = service;
 	tcp = shm;

@@ -64,6 +64,7 @@ static struct {
 	struct sim_thread *threads[THREADS_MAX];
 	int nthreads;
 	struct sim_thread *running;
+	bool in_event;
 	struct sim_process *processes[PROCESSES_MAX];
 	int nprocesses;
 	struct event *events; /* a heap: the next one first */
@@ -97,7 +98,7 @@ static uint64_t read_clock(void *arg)
 {
 	(void)arg;
 	m.now_ns += LOOK_NS;
-	if (m.now_ns > m.slice_ns && m.running->locks == 0)
+	if (m.now_ns > m.slice_ns && m.running->locks == 0 && !m.in_event)
 		sim_wait(NULL, NULL, m.now_ns);
 	return m.now_ns;
 }
@@ -151,7 +152,9 @@ static void fire_events(void)
 	while (m.nevents > 0 && m.events[0].ns <= m.now_ns) {
 		const struct event e = take_event();
 
+		m.in_event = true;
 		e.fn(e.arg);
+		m.in_event = false;
 	}
 }
 
@@ -229,6 +232,8 @@ bool sim_wait(bool (*ready)(void *arg), void *arg, uint64_t until_ns)
 {
 	struct sim_thread *t = m.running;
 
+	if (m.in_event)
+		nothing_moves("an event waits");
 	t->ready = ready;
 	t->ready_arg = arg;
 	t->until_ns = until_ns;
@@ -253,7 +258,7 @@ void sim_yield(void)
 
 void sim_preempt(void)
 {
-	if (m.running->locks == 0 && sim_below(PREEMPT_ONE_IN) == 0)
+	if (!m.in_event && m.running->locks == 0 && sim_below(PREEMPT_ONE_IN) == 0)
 		sim_wait(NULL, NULL, m.now_ns);
 }
 
