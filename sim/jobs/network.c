@@ -173,7 +173,7 @@ static void end_stream(struct file *f)
 		p->reset_ns = sim_now_ns() + (p->user_ms ? p->user_ms : 1200) * MS;
 		p->reset_error = ETIMEDOUT;
 	} else if (f->in && f->family != AF_UNIX)
-		p->reset_ns = sim_now_ns() + delay_ns(p->family);
+		p->reset_ns = arrival(p, f); /* behind what was sent before */
 	else
 		p->fin_ns = arrival(p, f);
 	stop_at(p->fin_ns < p->reset_ns ? p->fin_ns : p->reset_ns);

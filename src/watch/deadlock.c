@@ -170,12 +170,22 @@ static void tell(const struct coll_comm *comm, const struct node *waiting, const
 	         of_missing, n == 2 ? "each waits for the other" : "they wait for each other in a cycle");
 }
 
+/* One is in a collective, the other waits for a message: such a pair differs. Of two in collectives one may only be
+ * ahead, and be held up by a difference elsewhere in the cycle. */
+static bool kinds_differ(const struct node *a, const struct node *b)
+{
+	const bool a_in_call = a->blocked.need == COLL_NEEDS_CALL || a->blocked.need == COLL_NEEDS_ROOM;
+	const bool b_in_call = b->blocked.need == COLL_NEEDS_CALL || b->blocked.need == COLL_NEEDS_ROOM;
+
+	return a_in_call != b_in_call;
+}
+
 bool coll_deadlock_closes(struct coll_comm *comm, const struct coll_wait_timer *p, const struct coll_blocked *mine,
                           int peer, const struct coll_peer_state *state, struct coll_deadlock *cycle)
 {
 	struct node nodes[NODES_MAX];
 	const int n = collect(comm, p, mine, peer, state, nodes);
-	bool all_hard = true, all_settled = true, differs = false;
+	bool all_hard = true, all_settled = true, differs = false, sure = false;
 
 	for (int i = n - 1; i >= 0; i--) {
 		const struct node *from = &nodes[i], *to = &nodes[(i + 1) % n];
@@ -185,8 +195,9 @@ bool coll_deadlock_closes(struct coll_comm *comm, const struct coll_wait_timer *
 			return false;
 		all_hard = all_hard && e == MISSING && hard(&from->blocked);
 		all_settled = all_settled && from->settled;
-		if (e == MISSING)
+		if (e == MISSING && (!sure || kinds_differ(from, to)))
 			tell(comm, from, to, n, cycle);
+		sure = sure || (e == MISSING && kinds_differ(from, to));
 		differs = differs || e == MISSING;
 	}
 	/* Two: this rank has been in its wait all along, so both were at the time of the answer. */

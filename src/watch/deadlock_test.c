@@ -163,6 +163,20 @@ TEST(deadlock, three_are_a_circle)
 	CHECK(strstr(circle.text, "in a cycle"), "%s", circle.text);
 }
 
+/* Rank 0 is one collective ahead of rank 1, which waits in the one before for rank 2: no difference. Rank 2 waits for a
+ * message of rank 0, which has not sent any. */
+TEST(deadlock, who_is_only_ahead_is_not_named)
+{
+	struct coll_deadlock circle;
+
+	setup(3);
+	mine = waits(1, COLL_NEEDS_CALL, 5, 5);
+	says(1, 0, waits(2, COLL_NEEDS_CALL, 4, 4));
+	says(2, 1, waits(0, COLL_NEEDS_MESSAGE, 1, 3));
+	REQUIRE(closes(&circle));
+	CHECK(circle.waiting == 1 && circle.missing == 2, "%d and %d: %s", circle.waiting, circle.missing, circle.text);
+}
+
 TEST(deadlock, a_circle_of_three_needs_fresh_answers)
 {
 	struct coll_deadlock circle;
