@@ -46,7 +46,7 @@ struct shared {
 
 static struct shared *shared;
 static const char *transport;
-static int rounds = 2000;
+static int rounds = 1000;
 static uint64_t seed = 4711;
 
 /* ---- What a process holds ---- */

@@ -4,13 +4,17 @@
  * several counts and types, in place and out of place, vector variants, pairs,
  * refused arguments. Integer data, so the oracle is exact.
  *
- * usage: collectives TRANSPORT [RANKS...]
+ * rows: instead every row of the table of algorithms, forced by COLL_ALGO, with some ranks in place and others not, and
+ * small frames so that there are many tiles. Rows that keep rank order also run an operation that does not commute.
+ *
+ * usage: collectives TRANSPORT [rows] [RANKS...]
  */
 #include <pthread.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "algos/algos.h"
 #include "coll/coll.h"
 #include "plain.h"
 
@@ -18,6 +22,7 @@ enum { RANKS_MAX = 16 };
 
 static const char *transport;
 static int nranks;
+static int row = -1; /* of each kind, in the order of the table; -1: the library chooses */
 
 struct rank {
 	pthread_t thread;
@@ -305,42 +310,95 @@ static int64_t affine(int r, size_t i)
 	return (int64_t)(r % 3 + 2) << 32 | (uint32_t)(r * 7 + (int)(i % 11));
 }
 
-static void own_operations(coll_comm *comm, int r, int n)
+/* Element i of the ranks below `upto`, combined in their order. */
+static int64_t composed(size_t i, int upto)
 {
-	enum { COUNT = 3000 };
-	int64_t *a = malloc(COUNT * 8), want;
-	double scale = 0.5, *d = malloc(COUNT * 8);
-	coll_op op, half;
+	int64_t all = affine(upto - 1, i);
 
-	OK(coll_op_create(&op, comm, keep_left, NULL, 0));
-	OK(coll_op_create_premul_sum(&half, comm, &scale, COLL_F64));
-	for (size_t i = 0; i < COUNT; i++) {
-		a[i] = affine(r, i);
-		d[i] = r + (double)i;
+	for (int k = upto - 2; k >= 0; k--) {
+		const int64_t left = affine(k, i);
+
+		keep_left(NULL, &left, &all, 1, COLL_I64);
 	}
-	OK(coll_all_reduce(a, a, COUNT, COLL_I64, op, comm, NULL));
-	for (size_t i = 0; i < COUNT; i += 17) {
-		want = affine(n - 1, i);
-		for (int k = n - 2; k >= 0; k--) {
-			int64_t l = affine(k, i);
+	return all;
+}
 
-			keep_left(NULL, &l, &want, 1, COLL_I64);
-		}
-		if (a[i] != want) {
-			CHECK(a[i] == want, "ordered op, rank %d at %zu", r, i);
+/* The row of a kind that is forced, or NULL: the library chooses. */
+static const struct coll_algo *forced(enum coll_kind kind)
+{
+	int n = 0;
+
+	for (size_t i = 0; i < coll_algos_count && row >= 0; i++)
+		if (coll_algos[i].kind == kind && coll_algos[i].cost && n++ == row) /* others: tests/multi/layouts.py */
+			return &coll_algos[i];
+	return NULL;
+}
+
+static bool keeps_order(enum coll_kind kind)
+{
+	const struct coll_algo *a = forced(kind);
+
+	return !a || a->flags & COLL_ALGO_ORDERED;
+}
+
+static void is_composed(const char *call, const int64_t *got, size_t count, size_t first, int upto, int r)
+{
+	for (size_t i = 0; i < count; i++)
+		if (got[i] != composed(first + i, upto)) {
+			CHECK(got[i] == composed(first + i, upto), "%s in order, rank %d at %zu", call, r, i);
 			break;
 		}
+}
+
+/* Reductions by an operation that does not commute. */
+static void ordered(coll_comm *comm, int r, int n, size_t count)
+{
+	const int root = (int)count % n;
+	int64_t *in = malloc((size_t)n * count * 8), *out = malloc(count * 8);
+	coll_op op;
+
+	for (size_t i = 0; i < (size_t)n * count; i++)
+		in[i] = affine(r, i);
+	OK(coll_op_create(&op, comm, keep_left, NULL, 0));
+	if (keeps_order(COLL_KIND_ALL_REDUCE)) {
+		OK(coll_all_reduce(in, out, count, COLL_I64, op, comm, NULL));
+		is_composed("all_reduce", out, count, 0, n, r);
 	}
+	if (keeps_order(COLL_KIND_SCAN)) {
+		OK(coll_scan(in, out, count, COLL_I64, op, comm, NULL));
+		is_composed("scan", out, count, 0, r + 1, r);
+	}
+	if (keeps_order(COLL_KIND_REDUCE)) {
+		OK(coll_reduce(in, r == root ? out : NULL, count, COLL_I64, op, root, comm, NULL));
+		is_composed("reduce", out, r == root ? count : 0, 0, n, r);
+	}
+	if (keeps_order(COLL_KIND_REDUCE_SCATTER)) {
+		OK(coll_reduce_scatter(in, out, count, COLL_I64, op, comm, NULL));
+		is_composed("reduce_scatter", out, count, (size_t)r * count, n, r);
+	}
+	OK(coll_op_destroy(&op, comm));
+out:
+	free(in);
+	free(out);
+}
+
+static void scaled(coll_comm *comm, int r, int n)
+{
+	enum { COUNT = 3000 };
+	double scale = 0.5, *d = malloc(COUNT * 8);
+	coll_op half;
+
+	OK(coll_op_create_premul_sum(&half, comm, &scale, COLL_F64));
+	for (size_t i = 0; i < COUNT; i++)
+		d[i] = r + (double)i;
 	OK(coll_all_reduce(d, d, COUNT, COLL_F64, half, comm, NULL));
 	CHECK(d[10] == 0.5 * (n * 10.0 + n * (n - 1) / 2.0), "premultiplied sum %g", d[10]);
 	for (size_t i = 0; i < COUNT; i++)
 		d[i] = r + (double)i;
 	OK(coll_all_reduce(d, d, COUNT, COLL_F64, COLL_AVG, comm, NULL));
 	CHECK(d[10] == (n * 10.0 + n * (n - 1) / 2.0) / n, "average %g", d[10]);
-	OK(coll_op_destroy(&op, comm));
 	OK(coll_op_destroy(&half, comm));
 out:
-	free(a);
 	free(d);
 }
 
@@ -374,32 +432,61 @@ static void *run_rank(void *arg)
 
 	CHECK(coll_comm_rank(comm) == r && n == nranks, "rank and size");
 	for (size_t c = 0; c < sizeof(counts) / sizeof(counts[0]); c++)
-		for (int in_place = 0; in_place < 2; in_place++) {
+		for (int turn = 0; turn < (row < 0 ? 2 : 1); turn++) {
+			const bool in_place = row < 0 ? turn : (r + (int)c) % 3 == 0;
+
 			vectors(comm, r, n, counts[c], in_place);
 			blocks(comm, r, n, counts[c] > 10000 ? counts[c] / (size_t)n : counts[c], in_place);
 		}
-	for (size_t seed = 0; seed < 60; seed += 7) {
+	ordered(comm, r, n, 17);
+	ordered(comm, r, n, row < 0 ? 3000 : 4001);
+	for (size_t seed = 0; row < 0 && seed < 60; seed += 7) {
 		ragged(comm, r, n, seed);
 		pairwise(comm, r, n, seed);
 	}
-	pairs(comm, r, n);
-	refused(comm, r, n);
-	own_operations(comm, r, n);
-	memory(comm, r);
+	if (row < 0) {
+		pairs(comm, r, n);
+		refused(comm, r, n);
+		scaled(comm, r, n);
+		memory(comm, r);
+	}
 	CHECK(coll_comm_destroy(&me->comm) == COLL_OK && me->comm == NULL, "destroy");
 	return NULL;
 }
 
+/* COLL_ALGO=KIND:NAME,...; how many kinds have such a row. */
+static int force(char *text, size_t len)
+{
+	int n = 0;
+	size_t at = (size_t)snprintf(text, len, "COLL_ALGO=");
+
+	for (int kind = 0; kind < COLL_KIND_COUNT; kind++) {
+		const struct coll_algo *a = forced((enum coll_kind)kind);
+
+		if (a && at < len)
+			at += (size_t)snprintf(text + at, len - at, "%s%s:%s", n++ > 0 ? "," : "",
+			                       coll_plan_kind_name(a->kind), a->name);
+	}
+	return n;
+}
+
 static void everything(void)
 {
-	char setting[64];
-	const char *settings[] = {setting, "COLL_TIMEOUT_MS=20000", "COLL_ARRIVAL_TIMEOUT_MS=60000", "COLL_VERIFY=1",
+	char setting[64], algos[1024];
+	const char *settings[] = {setting,
+	                          "COLL_TIMEOUT_MS=20000",
+	                          "COLL_ARRIVAL_TIMEOUT_MS=60000",
+	                          "COLL_VERIFY=1",
+	                          NULL,
+	                          "COLL_SLOT_BYTES=4096",
 	                          NULL};
 	coll_config cfg = COLL_CONFIG_INIT;
 	struct rank ranks[RANKS_MAX];
 	coll_comm *comms[RANKS_MAX];
 
 	snprintf(setting, sizeof(setting), "COLL_TRANSPORTS=%s", transport);
+	if (force(algos, sizeof(algos)) > 0)
+		settings[4] = algos;
 	cfg.settings = settings;
 	REQUIRE(coll_comm_create_all(comms, nranks, &cfg) == COLL_OK, "%s", coll_last_error(NULL)->message);
 	for (int r = 0; r < nranks; r++) {
@@ -410,21 +497,29 @@ static void everything(void)
 		pthread_join(ranks[r].thread, NULL);
 }
 
-PROGRAM(collectives, "TRANSPORT [RANKS...]")
+static void of_size(int n, bool rows)
 {
-	static const int sizes[] = {1, 2, 3, 4, 5, 8};
+	char algos[1024];
 
-	transport = argc > 1 ? argv[1] : "loop";
-	if (argc > 2) {
-		for (int i = 2; i < argc; i++) {
-			nranks = atoi(argv[i]);
-			PLAIN_RUN(everything);
-		}
-		return argc;
-	}
-	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
-		nranks = sizes[i];
+	nranks = n;
+	if (!rows)
 		PLAIN_RUN(everything);
-	}
+	for (row = 0; rows && force(algos, sizeof(algos)) > 0; row++)
+		plain_run(algos, "", everything);
+	row = -1;
+}
+
+PROGRAM(collectives, "TRANSPORT [rows] [RANKS...]")
+{
+	static const int sizes[] = {1, 2, 3, 4, 5, 8}, of_rows[] = {1, 2, 3, 4, 5, 7};
+	const bool rows = argc > 2 && strcmp(argv[2], "rows") == 0;
+
+	if (argc < 2)
+		return -1;
+	transport = argv[1];
+	for (int i = 2 + rows; i < argc; i++)
+		of_size(atoi(argv[i]), rows);
+	for (size_t i = 0; argc == 2 + rows && i < sizeof(sizes) / sizeof(sizes[0]); i++)
+		of_size(rows ? of_rows[i] : sizes[i], rows);
 	return argc;
 }

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # The tests over RDMA verbs. Usage: suite.sh SOURCE BUILD built|absent [all].
 #
-# Without `all`, what `./run test` runs: the conformance suite, unchanged, and all-reduces
+# Without `all`, what `./run test` runs: data and processes of the conformance suite, and all-reduces
 # whose bytes the device itself has counted (at most 4 minutes). With `all`, `./run
-# test-rdma`: every performance program, mixed hosts, dead and stopped ranks, troubles, and
+# test-rdma`: the whole conformance suite, every performance program, mixed hosts, dead and stopped ranks, troubles, and
 # two machines with a wire that misbehaves, or with two wires (at most 50 minutes).
 #
 # On this machine's own device if there is one, else in emulated ones (tests/rdma/vm).
@@ -49,7 +49,7 @@ one() { # PARTS...
 	if [ -n "$(ls /sys/class/infiniband 2>/dev/null)" ]; then
 		part "$*" bash tests/rdma/parts.sh "$build" "$@"
 	else
-		part "$*" tests/rdma/vm --seconds 450 bash tests/rdma/parts.sh "$build" "$@"
+		part "$*" tests/rdma/vm --seconds 1100 bash tests/rdma/parts.sh "$build" "$@"
 	fi
 }
 two() { # CASES...
@@ -62,7 +62,7 @@ rails() { # CASES...
 }
 
 if [ "${4:-}" != all ]; then
-	one conform quick
+	one processes quick
 	[ $skipped = 0 ] || exit 77
 else
 	one conform quick
