@@ -18,7 +18,7 @@
 #include <unistd.h>
 
 #include "base/ticks.h"
-#include "transports/common/registry.h"
+#include "transports/registry.h"
 #include "wire.h"
 
 enum { DEPTH = 8 };

@@ -18,7 +18,7 @@
 #include "bare.h"
 #include "base/clock.h"
 #include "median.h"
-#include "transports/common/registry.h"
+#include "transports/registry.h"
 #include "wire.h"
 
 enum { DEPTH = 4, BLOCKS_MAX = 101, SLOT_MAX = 1 << 20 };

@@ -12,7 +12,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "coll/transport.h"
+#include "transport/transport.h"
 
 struct wire_shared {
 	_Alignas(64) atomic_int step[2];

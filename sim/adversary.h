@@ -17,7 +17,7 @@
 #define COLL_SIM_ADVERSARY_H
 
 #include "base/hash.h"
-#include "transports/common/registry.h"
+#include "transports/registry.h"
 
 extern const struct coll_transport sim_transport;
 

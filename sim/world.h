@@ -7,7 +7,7 @@
 #define COLL_SIM_WORLD_H
 
 #include "engine/engine.h"
-#include "transports/common/registry.h"
+#include "transports/registry.h"
 
 enum { SIM_WINDOWS_MAX = 4 };
 

@@ -29,8 +29,8 @@
 #include "tools/common/ways_table.h"
 #include "topology/nic.h"
 #include "transports/common/dummy.h"
-#include "transports/common/registry.h"
 #include "transports/rdma/ports.h"
+#include "transports/registry.h"
 
 static const char usage[] = "usage: coll-info [--brief] [--settings] [--choices]\n"
                             "       coll-info --pid PID\n"

@@ -11,9 +11,9 @@
 
 #include "base/hash.h"
 #include "net/net.h"
-#include "transports/common/registry.h"
 #include "transports/loop/group.h"
 #include "transports/loop/loop.h"
+#include "transports/registry.h"
 
 enum { SHM, TCP, KINDS, DOWN_MAX = 256 };
 static const uint64_t US = 1000, MS = 1000000;

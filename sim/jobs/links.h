@@ -1,7 +1,7 @@
 /*
  * The simulated data path: transports "shm" and "tcp" that are loop inside, with the ends that the
  * real ones have. When a process ends without closing a link, the link of its peer breaks, and the
- * peer's context is told. This file stands in for transports/common/registry.c.
+ * peer's context is told. This file stands in for transports/registry.c.
  */
 #ifndef COLL_SIM_JOBS_LINKS_H
 #define COLL_SIM_JOBS_LINKS_H

@@ -17,7 +17,7 @@
 #include "control/control.h"
 #include "device/device.h"
 #include "record/recorder.h"
-#include "transports/common/registry.h"
+#include "transports/registry.h"
 
 struct coll_async;
 struct coll_comm;

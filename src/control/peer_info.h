@@ -9,8 +9,8 @@
 #include <stdint.h>
 
 #include "base/config.h"
-#include "coll/transport.h"
-#include "transports/common/registry.h"
+#include "transport/transport.h"
+#include "transports/registry.h"
 
 enum { COLL_PEER_INFO_ADDRESS_BYTES = 248, COLL_PEER_INFO_CONTROL_HOSTS = 4 };
 

@@ -6,8 +6,8 @@
 
 #include <stdbool.h>
 
-#include "coll/transport.h"
 #include "plan/layout.h"
+#include "transport/transport.h"
 
 /* Agreed facts of a communicator. */
 struct coll_select_facts {

@@ -21,8 +21,8 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "coll/transport.h"
 #include "device/kernels/args.h"
+#include "transport/transport.h"
 
 /* Kinds of memory (struct coll_memory.kind). */
 enum { COLL_DEVICE_HOST = 0, COLL_DEVICE_CUDA = 1 };

@@ -10,12 +10,12 @@
 #ifndef COLL_ENGINE_ENGINE_H
 #define COLL_ENGINE_ENGINE_H
 
-#include "coll/transport.h"
 #include "engine/nt_policy.h"
 #include "engine/slot_policy.h"
 #include "engine/stage.h"
 #include "plan/plan.h"
 #include "reduce/reduce.h"
+#include "transport/transport.h"
 
 /* One channel as the engine uses it. */
 struct coll_endpoint {

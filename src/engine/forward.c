@@ -6,10 +6,10 @@
  * before anything derived from it is posted: its owner may have taken it back meanwhile.
  */
 #include "base/limits.h"
-#include "coll/transport_shared.h"
 #include "engine/port.h"
 #include "engine/step.h"
 #include "reduce/copy.h"
+#include "transport/transport_shared.h"
 
 /* Fused steps that also store work in blocks of this size: the second pass over
  * a block then finds it in the first-level cache. */

@@ -7,10 +7,10 @@
  */
 #include "engine/receive.h"
 
-#include "coll/transport_shared.h"
 #include "engine/port.h"
 #include "engine/step.h"
 #include "reduce/copy.h"
+#include "transport/transport_shared.h"
 
 /* Bytes of the result that this call does not read again. */
 static inline void store_result(const struct coll_run *run, const struct coll_step *s, void *dst, const void *src,

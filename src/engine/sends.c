@@ -9,10 +9,10 @@
 #include "engine/sends.h"
 
 #include "base/clock.h"
-#include "coll/transport_shared.h"
 #include "engine/port.h"
 #include "engine/step.h"
 #include "reduce/copy.h"
+#include "transport/transport_shared.h"
 
 /* The source of a SEND into its slot. A slot far away is stored to past the caches, and must be
  * seen before the frame is: hence the fence. */

@@ -14,8 +14,8 @@
 #ifndef COLL_INTRA_INTRA_H
 #define COLL_INTRA_INTRA_H
 
-#include "coll/transport.h"
 #include "engine/engine.h"
+#include "transport/transport.h"
 
 enum {
 	COLL_INTRA_SIZE_MAX = 16, /* ranks: everyone reads everyone */

@@ -37,10 +37,10 @@
 
 #include "base/clock.h"
 #include "base/limits.h"
-#include "coll/transport_shared.h"
 #include "intra/autotune.h"
 #include "intra/intra.h"
 #include "record/way.h"
+#include "transport/transport_shared.h"
 
 enum {
 	COLL_LINE_BYTES = 64,

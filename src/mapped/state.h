@@ -9,10 +9,10 @@
 #include <stdatomic.h>
 
 #include "base/limits.h"
-#include "coll/transport_shared.h"
 #include "device/kernels/args.h"
 #include "mapped/graphs.h"
 #include "mapped/region.h"
+#include "transport/transport_shared.h"
 
 enum { MAPPED_LINE = 64, MAPPED_PAGE = 16384, MAPPED_CALLS = 256, MAPPED_PARITIES = 2 };
 enum { MAPPED_GRAPH_CALLS = 4 }; /* ranks are one call apart at most */

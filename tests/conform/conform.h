@@ -20,7 +20,7 @@
 #include "base/clock.h"
 #include "base/hash.h"
 #include "tests/plain.h"
-#include "transports/common/registry.h"
+#include "transports/registry.h"
 
 #define REQUIRE_TRUE(cond)            \
 	do {                          \

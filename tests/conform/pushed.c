@@ -10,8 +10,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "coll/transport_shared.h"
 #include "tests/conform/conform.h"
+#include "transport/transport_shared.h"
 
 enum { LEN = 64 << 10, ROUNDS = 200 };
 

@@ -11,17 +11,17 @@ import subprocess
 import sys
 
 # From the bottom up. A folder may include and call folders of lower levels, and nothing else of its own level.
-LEVELS = [["base"], ["net"], ["reduce"], ["device"], ["plan", "transports", "topology"], ["record", "proof"],
+LEVELS = [["base"], ["net", "transport"], ["reduce"], ["device"], ["plan", "transports", "topology"], ["record", "proof"],
           ["engine", "algos", "bootstrap", "control"], ["intra", "context"], ["core"], ["mapped"],
           ["select", "watch", "inspect"], ["match", "progress"], ["call"], ["comm"], ["api"]]
 LEVEL = {name: i for i, level in enumerate(LEVELS) for name in level}
 # Narrower than the levels: what these may see beside themselves and the public headers.
 ONLY = {
     "algos": re.compile(r"^plan/build\.h$"),
-    "transports": re.compile(r"^(base|net|transports)/"),
+    "transports": re.compile(r"^(base|net|transport|transports)/"),
     "topology": re.compile(r"^base/"),
     "bootstrap": re.compile(r"^base/"),
-    "sim": re.compile(r"^(base|net|reduce|plan|algos|engine|transports|record|tests)/"),
+    "sim": re.compile(r"^(base|net|reduce|plan|algos|engine|transport|transports|record|tests)/"),
     "gpt": re.compile(r"^$"),
     "ddp": re.compile(r"^$"),
     # The driver and its devices, the state of a communicator that a watchdog reads, the end of a group that was refused, unused ids, and
@@ -40,8 +40,8 @@ CALLBACKS = {
     "src/progress/kind.h": ["coll_request_kind"],
     "src/intra/intra.h": ["coll_intra_fabric"],
     "src/net/net.h": ["coll_net"],
-    "include/coll/transport.h": ["coll_transport", "coll_transport_env"],
-    "include/coll/transport_shared.h": ["coll_transport_shared"],
+    "src/transport/transport.h": ["coll_transport", "coll_transport_env"],
+    "src/transport/transport_shared.h": ["coll_transport_shared"],
 }
 # These make their calls of the system through the table of src/net, so that a simulator can stand in for the network.
 THROUGH_NET = re.compile(r"^src/(control|context)/|^src/\w+/(async|wait)\.c$")

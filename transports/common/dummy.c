@@ -12,7 +12,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "transports/common/registry.h"
+#include "transport/transport.h"
 
 enum { MEMBER = sizeof(void (*)(void)) };
 static_assert((sizeof(struct coll_transport) - offsetof(struct coll_transport, open)) % MEMBER == 0,

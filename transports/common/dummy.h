@@ -4,8 +4,8 @@
 #ifndef COLL_TRANSPORTS_COMMON_DUMMY_H
 #define COLL_TRANSPORTS_COMMON_DUMMY_H
 
-#include "coll/transport_shared.h"
-#include "transports/common/registry.h"
+#include "transport/transport.h"
+#include "transport/transport_shared.h"
 
 /* The table of a transport without shared memory: says so everywhere. */
 extern const struct coll_transport_shared coll_transport_shared_none;

@@ -15,7 +15,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
-#include "coll/transport.h"
+#include "transport/transport.h"
 
 /* Beside the coll_status of a link: its place in the table is free. */
 enum { COLL_LINK_FREE = -1 };

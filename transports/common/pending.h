@@ -15,7 +15,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include "coll/transport.h"
+#include "transport/transport.h"
 
 struct coll_pending {
 	pthread_mutex_t lock;

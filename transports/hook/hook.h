@@ -26,7 +26,7 @@
 #define COLL_TRANSPORTS_HOOK_HOOK_H
 
 #include "base/error.h"
-#include "transports/common/registry.h"
+#include "transport/transport.h"
 
 /*
  * Wrap inner by spec, at this rank: *table is complete and keeps inner's name; open

@@ -4,7 +4,7 @@
 #ifndef COLL_TRANSPORTS_LOOP_GROUP_H
 #define COLL_TRANSPORTS_LOOP_GROUP_H
 
-#include "transports/common/registry.h"
+#include "transport/transport.h"
 #include "transports/loop/loop.h"
 
 coll_status coll_loop_group_create(struct coll_loop_group **group);

@@ -14,8 +14,10 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "transport/transport.h"
 #include "transports/common/pending.h"
-#include "transports/common/registry.h"
+
+extern const struct coll_transport coll_transport_loop;
 
 enum { LOOP_BUCKETS = 256 };
 

@@ -2,7 +2,7 @@
  * rdma in a build without the headers of libibverbs and librdmacm: it keeps its place in
  * the table, so that peer infos of different builds agree, and says why it cannot be used.
  */
-#include "transports/common/registry.h"
+#include "transport/transport.h"
 
 static coll_status absent_open(const struct coll_transport_env *env, void **inst)
 {

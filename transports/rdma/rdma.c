@@ -15,7 +15,7 @@
 
 #include "base/clock.h"
 #include "base/delay.h"
-#include "transports/common/registry.h"
+#include "transport/transport.h"
 #include "transports/rdma/address.h"
 #include "transports/rdma/channel.h"
 #include "transports/rdma/cm.h"

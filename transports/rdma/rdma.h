@@ -22,7 +22,7 @@
 #include <stdbool.h>
 
 #include "base/log.h"
-#include "coll/transport.h"
+#include "transport/transport.h"
 #include "transports/common/id_table.h"
 #include "transports/common/link_table.h"
 #include "transports/common/paths.h"
@@ -30,6 +30,8 @@
 #include "transports/common/reactor.h"
 #include "transports/rdma/verbs.h"
 #include "transports/rdma/wire.h"
+
+extern const struct coll_transport coll_transport_rdma;
 
 enum {
 	RDMA_SENDS = 256,            /* work requests of one link in flight */

@@ -12,7 +12,7 @@
 
 #include "base/clock.h"
 #include "tests/plain.h"
-#include "transports/common/registry.h"
+#include "transport/transport.h"
 #include "transports/rdma/fabric_test.h"
 #include "transports/rdma/rdma.h"
 

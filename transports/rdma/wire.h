@@ -10,7 +10,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "coll/transport.h"
+#include "transport/transport.h"
 
 #define COLL_RDMA_MAGIC   0x52444d41u /* "RDMA" in the byte order of its writer */
 #define COLL_RDMA_VERSION 6u

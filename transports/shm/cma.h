@@ -4,7 +4,7 @@
 #ifndef COLL_TRANSPORTS_SHM_CMA_H
 #define COLL_TRANSPORTS_SHM_CMA_H
 
-#include "coll/transport_shared.h"
+#include "transport/transport_shared.h"
 #include "transports/shm/shm.h"
 
 /* cma.c */

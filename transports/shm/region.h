@@ -4,7 +4,7 @@
 #ifndef COLL_TRANSPORTS_SHM_REGION_H
 #define COLL_TRANSPORTS_SHM_REGION_H
 
-#include "coll/transport_shared.h"
+#include "transport/transport_shared.h"
 #include "transports/shm/shm.h"
 
 /* region.c */

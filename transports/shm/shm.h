@@ -27,8 +27,10 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "transport/transport.h"
 #include "transports/common/pending.h"
-#include "transports/common/registry.h"
+
+extern const struct coll_transport coll_transport_shm;
 
 enum {
 	SHM_LINE = 64,

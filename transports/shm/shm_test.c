@@ -16,9 +16,9 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "coll/transport_shared.h"
 #include "tests/holdings.h"
 #include "tests/plain.h"
+#include "transport/transport_shared.h"
 #include "transports/shm/link.h"
 #include "transports/shm/segment.h"
 #include "transports/shm/shm.h"

@@ -8,8 +8,8 @@
 #include "base/clock.h"
 #include "base/hash.h"
 #include "tests/plain.h"
+#include "transport/transport.h"
 #include "transports/common/paths.h"
-#include "transports/common/registry.h"
 #include "transports/tcp/address.h"
 
 struct port {

@@ -17,7 +17,7 @@
 #include "base/clock.h"
 #include "base/hash.h"
 #include "tests/plain.h"
-#include "transports/common/registry.h"
+#include "transport/transport.h"
 #include "transports/tcp/address.h"
 #include "transports/tcp/handshake.h"
 #include "transports/tcp/tcp.h"

@@ -23,7 +23,7 @@
 #include "base/delay.h"
 #include "base/link_rates.h"
 #include "base/log.h"
-#include "transports/common/registry.h"
+#include "transport/transport.h"
 #include "transports/tcp/address.h"
 #include "transports/tcp/channel.h"
 #include "transports/tcp/closing.h"

@@ -21,12 +21,14 @@
 #include <stdint.h>
 #include <sys/socket.h>
 
-#include "coll/transport.h"
+#include "transport/transport.h"
 #include "transports/common/id_table.h"
 #include "transports/common/link_table.h"
 #include "transports/common/pending.h"
 #include "transports/common/reactor.h"
 #include "wire.h"
+
+extern const struct coll_transport coll_transport_tcp;
 
 enum {
 	TCP_PENDING_MAX = 256,          /* handshakes pending at once */

@@ -14,7 +14,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "coll/transport.h"
+#include "transport/transport.h"
 
 enum {
 	COLL_TCP_MAGIC = 0x31636f6c, /* "loc1" */

@@ -2,7 +2,7 @@
  * The table of transports, in order of preference. It owns nothing else: which
  * of them a pair of processes uses is the communicator's decision.
  */
-#include "transports/common/registry.h"
+#include "transports/registry.h"
 
 #include <string.h>
 

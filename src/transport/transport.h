@@ -20,18 +20,14 @@
  * threads of this process, and for no longer than a copy of one frame or a
  * system call that does not block.
  */
-#ifndef COLL_TRANSPORT_H
-#define COLL_TRANSPORT_H
+#ifndef COLL_TRANSPORT_TRANSPORT_H
+#define COLL_TRANSPORT_TRANSPORT_H
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include "coll/coll.h"
-
-#ifdef __cplusplus
-extern "C" {
-#endif
 
 /* 128-bit incarnation of a process (of a context, to be exact): never reused. */
 struct coll_process_id {
@@ -82,7 +78,7 @@ struct coll_transport_env {
 	void *group;         /* loop: the object shared by ranks of one process, else NULL */
 	int wake_fd;         /* eventfd: written to wake this context's sleeper */
 	void *ctx;
-	/* The text of a setting ("COLL_TCP_INTERFACE"), never NULL ("" when unset). */
+	/* The text of a setting ("COLL_INTERFACE"), never NULL ("" when unset). */
 	const char *(*setting)(void *ctx, const char *name);
 	/* level as coll_log_fn. Any thread. */
 	void (*log)(void *ctx, int level, const char *format, ...);
@@ -270,9 +266,5 @@ struct coll_transport {
 	void (*path)(void *inst, const void *a, size_t a_bytes, const void *b, size_t b_bytes,
 	             struct coll_transport_path *path);
 };
-
-#ifdef __cplusplus
-}
-#endif
 
 #endif

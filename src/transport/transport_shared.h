@@ -11,14 +11,10 @@
  * caller holds no lock of the transport. A member that locks waits only for other threads
  * of this process. Only pull() does work of unbounded length, so the caller bounds it.
  */
-#ifndef COLL_TRANSPORT_SHARED_H
-#define COLL_TRANSPORT_SHARED_H
+#ifndef COLL_TRANSPORT_TRANSPORT_SHARED_H
+#define COLL_TRANSPORT_TRANSPORT_SHARED_H
 
-#include "coll/transport.h"
-
-#ifdef __cplusplus
-extern "C" {
-#endif
+#include "transport/transport.h"
 
 /* Memory of one process as another one finds it: a name that travels between them. */
 struct coll_piece {
@@ -118,9 +114,5 @@ struct coll_transport_shared {
 	 * blocks. */
 	coll_status (*push)(void *channel, const struct coll_frame *frame, void **p);
 };
-
-#ifdef __cplusplus
-}
-#endif
 
 #endif

@@ -1,10 +1,10 @@
 /*
- * The transports built in, and the defaults of the table.
+ * The transports built in: the one place that names each. No transport includes it.
  */
-#ifndef COLL_TRANSPORTS_COMMON_REGISTRY_H
-#define COLL_TRANSPORTS_COMMON_REGISTRY_H
+#ifndef COLL_TRANSPORTS_REGISTRY_H
+#define COLL_TRANSPORTS_REGISTRY_H
 
-#include "coll/transport.h"
+#include "transport/transport.h"
 
 /* One row per transport, in order of preference. Everything that has room per transport
  * takes its size from COLL_TRANSPORTS. */
@@ -22,10 +22,5 @@ extern const struct coll_transport *const coll_transports[COLL_TRANSPORTS];
 
 /* NULL when there is none of that name. */
 const struct coll_transport *coll_transport_find(const char *name);
-
-/* loop: the object that joins the instances of one process. */
-struct coll_loop_group;
-
-/* hook: a table that wraps another (see transports/hook/hook.h). */
 
 #endif
