@@ -11,9 +11,9 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/proof.h"
 #include "bootstrap/address.h"
 #include "bootstrap/resolve.h"
-#include "bootstrap/wire.h"
 #include "collrun_front.h"
 
 #define RESOLVE_NS ((uint64_t)5000000000)

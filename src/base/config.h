@@ -51,7 +51,7 @@ coll_status coll_settings_load(struct coll_settings *s, const coll_config *cfg, 
                                struct coll_error_box *err);
 
 /* Text of a setting by name, "" when unset; also finds COLL_* names that are not
- * rows when the environment had them (for plugin transports). */
+ * rows when the environment had them. */
 const char *coll_settings_text(const struct coll_settings *s, const char *name);
 
 /* A size with an optional suffix K, M, G; false: the text is none. */

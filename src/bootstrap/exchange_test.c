@@ -12,6 +12,7 @@
 
 #include "base/clock.h"
 #include "base/hash.h"
+#include "base/proof.h"
 #include "bootstrap/address.h"
 #include "bootstrap/exchange.h"
 #include "bootstrap/host_id.h"

@@ -12,11 +12,11 @@
 #include <unistd.h>
 
 #include "base/hash.h"
+#include "base/proof.h"
 #include "bootstrap/host_id.h"
 #include "bootstrap/id_host.h"
 #include "bootstrap/pmi.h"
 #include "bootstrap/pmix.h"
-#include "bootstrap/wire.h"
 
 enum { ID_VERSION = 2, ID_PLACES_BYTES = 72 };
 static const char id_magic[4] = {'C', 'O', 'L', 'i'};

@@ -15,6 +15,7 @@
 #include "base/delay.h"
 #include "base/hash.h"
 #include "base/interrupt.h"
+#include "base/proof.h"
 #include "bootstrap/bootstrap.h"
 #include "bootstrap/host_id.h"
 #include "bootstrap/rendezvous.h"

@@ -12,12 +12,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/siphash.h"
+#include "base/proof.h"
 
 static const char magic[8] = {'C', 'O', 'L', 'L', 'm', 'e', 'e', 't'};
 
@@ -38,20 +37,6 @@ struct head {
 };
 
 enum { HANDSHAKE_MAX = sizeof(struct answer), READ_CHUNK = 64 << 10 };
-
-void coll_random(void *buf, size_t len_bytes)
-{
-	unsigned char *p = buf;
-
-	while (len_bytes > 0) {
-		ssize_t n = getrandom(p, len_bytes, 0);
-
-		if (n < 0 && errno != EINTR)
-			abort(); /* no kernel that this library runs on lacks it */
-		if (n > 0)
-			p += n, len_bytes -= (size_t)n;
-	}
-}
 
 static void fail(struct coll_wire *w, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
@@ -76,12 +61,7 @@ static void fail_stranger(struct coll_wire *w, const char *text)
 
 static uint64_t proof(const struct coll_wire *w, char side)
 {
-	unsigned char text[33];
-
-	text[0] = (unsigned char)side;
-	memcpy(text + 1, w->client_nonce, 16);
-	memcpy(text + 17, w->server_nonce, 16);
-	return coll_siphash24(w->key, text, sizeof(text));
+	return COLL_PROOF(w->key, COLL_SAID(side), COLL_SAID(w->client_nonce), COLL_SAID(w->server_nonce));
 }
 
 static bool grow(unsigned char **buf, size_t *cap, size_t need)

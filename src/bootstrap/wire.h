@@ -76,7 +76,4 @@ bool coll_wire_send(struct coll_wire *w, uint32_t type, const void *body, size_t
 bool coll_wire_peek(struct coll_wire *w, size_t max_bytes, struct coll_wire_frame *f);
 void coll_wire_take(struct coll_wire *w, const struct coll_wire_frame *f);
 
-/* Random bytes from the kernel. */
-void coll_random(void *buf, size_t len_bytes);
-
 #endif

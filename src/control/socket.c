@@ -16,7 +16,7 @@
 #include <sys/un.h>
 
 #include "base/delay.h"
-#include "base/siphash.h"
+#include "base/proof.h"
 #include "net/net.h"
 
 static socklen_t unix_address(struct sockaddr_un *a, const char *name)
@@ -270,8 +270,7 @@ int coll_link_read(struct coll_control_link *l)
 uint64_t coll_link_proof(const uint64_t key[2], const uint64_t nonce[2], const struct coll_process_id *from,
                          const struct coll_process_id *to, int role)
 {
-	uint64_t words[7] = {nonce[0],    nonce[1],    from->word[0], from->word[1],
-	                     to->word[0], to->word[1], (uint64_t)role};
+	const uint64_t as = (uint64_t)role;
 
-	return coll_siphash24(key, words, sizeof(words));
+	return COLL_PROOF(key, {nonce, 2 * sizeof(*nonce)}, COLL_SAID(*from), COLL_SAID(*to), COLL_SAID(as));
 }

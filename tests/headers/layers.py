@@ -26,7 +26,7 @@ ONLY = {
     "ddp": re.compile(r"^$"),
     # The driver and its devices, the state of a communicator that a watchdog reads, the end of a group that was refused, unused ids, and
     # factors: the rest is public.
-    "compat": re.compile(r"^(base/.*|device/(cuda|cuda_load|device)\.h|progress/(drive|group)\.h|bootstrap/(id|wire)\.h|core/ops\.h)$"),
+    "compat": re.compile(r"^(base/.*|device/(cuda|cuda_load|device)\.h|progress/(drive|group)\.h|bootstrap/id\.h|core/ops\.h)$"),
     "examples": re.compile(r"^(gpt|ddp)/"),
 }
 # Callbacks that an upper folder registers through a struct that a lower one declares. A call through one of them is no

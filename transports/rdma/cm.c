@@ -14,6 +14,7 @@
 
 #include "base/clock.h"
 #include "base/delay.h"
+#include "base/proof.h"
 #include "transports/rdma/address.h"
 #include "transports/rdma/device.h"
 #include "transports/rdma/hello.h"
@@ -354,7 +355,7 @@ static void ask_on(struct rdma_link *l)
 		                    strerror(errno));
 		return;
 	}
-	l->nonce = coll_rdma_nonce();
+	coll_random(&l->nonce, sizeof(l->nonce));
 	coll_rdma_hello_make(&m, in, l->mending ? COLL_RDMA_ASK_AGAIN : COLL_RDMA_ASK, &l->base.peer, l->nonce, 0, l);
 	p = parameters(in, &m);
 	l->stage = STAGE_CONNECT;
@@ -404,7 +405,7 @@ static bool accept_it(struct rdma_link *l, struct rdma_cm_id *id, const struct c
 	id->context = l;
 	l->asked = false;
 	l->other = m->nonce;
-	l->nonce = coll_rdma_nonce();
+	coll_random(&l->nonce, sizeof(l->nonce));
 	l->deadline_ns = coll_clock_ns() + attempt_ns(l);
 	if (!make_connection(l))
 		return false;

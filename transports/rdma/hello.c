@@ -7,26 +7,17 @@
 #include "transports/rdma/hello.h"
 
 #include <string.h>
-#include <sys/random.h>
 
-#include "base/clock.h"
-#include "base/hash.h"
-#include "base/siphash.h"
+#include "base/proof.h"
 #include "transports/rdma/rdma.h"
-
-struct sealed {
-	struct coll_rdma_hello m;
-	struct coll_process_id to;
-	uint64_t other;
-};
 
 static uint64_t seal(const struct rdma_inst *in, const struct coll_rdma_hello *m, const struct coll_process_id *to,
                      uint64_t other)
 {
-	struct sealed s = {*m, *to, other};
+	struct coll_rdma_hello said = *m;
 
-	s.m.mac = 0;
-	return coll_siphash24(in->env.job_key, &s, sizeof(s));
+	said.mac = 0;
+	return COLL_PROOF(in->env.job_key, COLL_SAID(said), COLL_SAID(*to), COLL_SAID(other));
 }
 
 void coll_rdma_hello_make(struct coll_rdma_hello *m, const struct rdma_inst *in, enum coll_rdma_hello_type type,
@@ -76,13 +67,4 @@ uint64_t coll_rdma_hello_proof(const struct rdma_inst *in, const struct coll_pro
 	                                  .nonce = nonce};
 
 	return seal(in, &m, client, other);
-}
-
-uint64_t coll_rdma_nonce(void)
-{
-	uint64_t n;
-
-	if (getrandom(&n, sizeof(n), 0) != sizeof(n))
-		n = coll_mix64(coll_clock_ns());
-	return n;
 }

@@ -16,6 +16,5 @@ const char *coll_rdma_hello_check(const void *data, size_t len_bytes, const stru
                                   struct coll_rdma_hello *m);
 uint64_t coll_rdma_hello_proof(const struct rdma_inst *in, const struct coll_process_id *client, uint64_t nonce,
                                uint64_t other);
-uint64_t coll_rdma_nonce(void);
 
 #endif

@@ -8,6 +8,7 @@
  * Runs under inst->lock.
  */
 #include "transports/shm/join.h"
+#include "base/proof.h"
 
 #include <sys/socket.h>
 #include <unistd.h>
@@ -102,9 +103,9 @@ static bool on_hello(struct shm_inst *in, struct shm_conn *c, const struct shm_m
 	struct shm_message reply = coll_shm_message(SHM_CHALLENGE);
 	const int none[2] = {-1, -1};
 
-	if (m->type != SHM_HELLO || !coll_same_process(&m->hello.peer, &in->env.self) ||
-	    !coll_shm_random(&c->nonce[1], sizeof(c->nonce[1])))
+	if (m->type != SHM_HELLO || !coll_same_process(&m->hello.peer, &in->env.self))
 		return false;
+	coll_random(&c->nonce[1], sizeof(c->nonce[1]));
 	c->peer = m->hello.self;
 	c->nonce[0] = m->hello.nonce;
 	reply.hello.self = in->env.self;

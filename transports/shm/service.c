@@ -21,6 +21,7 @@
 
 #include "base/clock.h"
 #include "base/delay.h"
+#include "base/proof.h"
 #include "transports/shm/join.h"
 #include "transports/shm/link.h"
 #include "transports/shm/shm.h"
@@ -209,8 +210,7 @@ static void say_hello(struct shm_link *l, int fd)
 	l->conn = c;
 	m.hello.self = in->env.self;
 	m.hello.peer = l->peer;
-	if (!coll_shm_random(&c->nonce[0], sizeof(c->nonce[0])))
-		c->nonce[0] = coll_clock_ns();
+	coll_random(&c->nonce[0], sizeof(c->nonce[0]));
 	m.hello.nonce = c->nonce[0];
 	if (coll_shm_transmit(fd, &m, none) != 1)
 		conn_lost(in, c);

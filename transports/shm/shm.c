@@ -22,6 +22,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "base/proof.h"
 #include "base/siphash.h"
 #include "transports/shm/channel.h"
 #include "transports/shm/cma.h"
@@ -71,16 +72,15 @@ static uint64_t namespace_of(const char *path)
 
 static uint64_t address_proof(const struct shm_inst *in, const struct shm_address *a)
 {
-	return coll_siphash24(in->env.job_key, a, offsetof(struct shm_address, proof));
+	return COLL_PROOF(in->env.job_key, {a, offsetof(struct shm_address, proof)});
 }
 
-static bool make_address(struct shm_inst *in)
+static void make_address(struct shm_inst *in)
 {
 	struct shm_address *a = &in->self;
 	unsigned char random[SHM_NAME_BYTES];
 
-	if (!coll_shm_random(random, sizeof(random)))
-		return false;
+	coll_random(random, sizeof(random));
 	a->magic = ADDRESS_MAGIC;
 	a->version = 1;
 	a->id = in->env.self;
@@ -92,7 +92,6 @@ static bool make_address(struct shm_inst *in)
 	for (int i = 0; i < SHM_NAME_BYTES; i++)
 		a->name[i] = "abcdefghijklmnopqrstuvwxyz012345"[random[i] & 31];
 	a->proof = address_proof(in, a);
-	return true;
 }
 
 static bool watch(struct shm_inst *in, struct shm_source *source)
@@ -158,8 +157,9 @@ static coll_status inst_open(const struct coll_transport_env *env, void **inst)
 	in->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
 	in->timer.kind = SHM_TIMER;
 	in->timer.fd = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
-	if (in->epoll_fd < 0 || !watch(in, &in->timer) || !make_address(in) || !make_page(in) || !make_listener(in) ||
-	    !coll_shm_random(&in->probe, sizeof(in->probe))) {
+	make_address(in);
+	coll_random(&in->probe, sizeof(in->probe));
+	if (in->epoll_fd < 0 || !watch(in, &in->timer) || !make_page(in) || !make_listener(in)) {
 		env->log(env->ctx, 0, "[COLL-6201] shm: cannot make socket, memfd or epoll: %m");
 		release(in);
 		return COLL_ERR_SYSTEM;

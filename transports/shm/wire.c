@@ -12,21 +12,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include "base/delay.h"
-#include "base/siphash.h"
+#include "base/proof.h"
 #include "transports/shm/link.h"
 #include "transports/shm/shm.h"
 
 enum { MESSAGE_MAGIC = 0x6d68736c, MESSAGE_VERSION = 2 };
-
-bool coll_shm_random(void *p, size_t len_bytes)
-{
-	return getrandom(p, len_bytes, 0) == (ssize_t)len_bytes;
-}
 
 struct shm_message coll_shm_message(enum shm_message_type type)
 {
@@ -42,15 +36,10 @@ struct shm_message coll_shm_message(enum shm_message_type type)
 uint64_t coll_shm_proof(const struct shm_inst *in, char who, const struct coll_process_id *connecting,
                         const struct coll_process_id *accepting, const uint64_t nonce[2])
 {
-	uint64_t text[7] = {(uint64_t)who,
-	                    connecting->word[0],
-	                    connecting->word[1],
-	                    accepting->word[0],
-	                    accepting->word[1],
-	                    nonce[0],
-	                    nonce[1]};
+	const uint64_t role = (uint64_t)who;
 
-	return coll_siphash24(in->env.job_key, text, sizeof(text));
+	return COLL_PROOF(in->env.job_key, COLL_SAID(role), COLL_SAID(*connecting), COLL_SAID(*accepting),
+	                  {nonce, 2 * sizeof(*nonce)});
 }
 
 int coll_shm_transmit(int fd, const struct shm_message *m, const int fds[2])

@@ -23,6 +23,5 @@ void coll_shm_flush(struct shm_link *l);
 void coll_shm_drop_queue(struct shm_link *l);
 uint64_t coll_shm_proof(const struct shm_inst *in, char who, const struct coll_process_id *connecting,
                         const struct coll_process_id *accepting, const uint64_t nonce[2]);
-bool coll_shm_random(void *p, size_t len_bytes);
 
 #endif

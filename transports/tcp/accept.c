@@ -16,6 +16,7 @@
 #include "base/clock.h"
 #include "base/delay.h"
 #include "base/log.h"
+#include "base/proof.h"
 #include "tcp.h"
 #include "transports/tcp/connect.h"
 #include "transports/tcp/handshake.h"
@@ -202,7 +203,7 @@ static bool open_door(struct tcp_inst *in)
 	h->got = 0;
 	h->started_ns = coll_clock_ns();
 	h->deadline_ns = h->started_ns + COLL_DELAY_NS(TCP_HANDSHAKE);
-	coll_tcp_nonce(h->nonce);
+	coll_random(h->nonce, sizeof(h->nonce));
 	in->pending_count++;
 	if (!coll_reactor_watch(&in->service, fd, EPOLLIN,
 	                        tcp_tag(TAG_PENDING, h->generation, (uint32_t)(h - in->pending)), EPOLL_CTL_ADD))

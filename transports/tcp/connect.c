@@ -16,6 +16,7 @@
 #include "base/clock.h"
 #include "base/delay.h"
 #include "base/log.h"
+#include "base/proof.h"
 #include "tcp.h"
 #include "transports/tcp/address.h"
 #include "transports/tcp/handshake.h"
@@ -101,7 +102,7 @@ static void attempt(struct tcp_link *l)
 	h->deadline_ns = h->started_ns + wait_ms * COLL_NS_PER_MS;
 	h->got = 0;
 	h->stage = HANDSHAKE_CONNECTING;
-	coll_tcp_nonce(h->nonce);
+	coll_random(h->nonce, sizeof(h->nonce));
 	h->fd = socket(sa.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 	if (h->fd < 0 && errno == EMFILE && l->short_ns == 0)
 		l->short_ns = h->started_ns;

@@ -10,24 +10,17 @@
 
 #include <errno.h>
 #include <sys/epoll.h>
-#include <sys/random.h>
 #include <unistd.h>
 
-#include "base/clock.h"
-#include "base/siphash.h"
+#include "base/proof.h"
 #include "tcp.h"
-
-struct sealed {
-	struct coll_tcp_hello m;
-	uint64_t other[2];
-};
 
 static uint64_t seal(const struct coll_tcp_hello *m, const uint64_t key[2], const uint64_t other[2])
 {
-	struct sealed s = {*m, {other[0], other[1]}};
+	struct coll_tcp_hello said = *m;
 
-	s.m.mac = 0;
-	return coll_siphash24(key, &s, sizeof(s));
+	said.mac = 0;
+	return COLL_PROOF(key, COLL_SAID(said), {other, 2 * sizeof(*other)});
 }
 
 void coll_tcp_hello_seal(struct coll_tcp_hello *m, const uint64_t key[2], const uint64_t other[2])
@@ -71,22 +64,14 @@ const char *coll_tcp_hello_check(const struct coll_tcp_hello *m, const struct tc
 
 uint64_t coll_tcp_hello_seed(const uint64_t key[2], const uint64_t client[2], const uint64_t server[2])
 {
-	const uint64_t words[5] = {client[0], client[1], server[0], server[1], 0x73656564};
+	const uint64_t seed = 0x73656564;
 
-	return coll_siphash24(key, words, sizeof(words));
+	return COLL_PROOF(key, {client, 2 * sizeof(*client)}, {server, 2 * sizeof(*server)}, COLL_SAID(seed));
 }
 
 /* ---- carried by a socket --------------------------------------------- */
 
 const uint64_t coll_tcp_no_nonce[2];
-
-void coll_tcp_nonce(uint64_t nonce[2])
-{
-	if (getrandom(nonce, 16, 0) != 16) {
-		nonce[0] = coll_clock_ns();
-		nonce[1] = (uint64_t)getpid() << 32 ^ (uintptr_t)nonce;
-	}
-}
 
 bool coll_tcp_say(int fd, const struct coll_tcp_hello *m)
 {

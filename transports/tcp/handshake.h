@@ -19,7 +19,6 @@ const char *coll_tcp_hello_check(const struct coll_tcp_hello *m, const struct tc
 
 /* Seed of the head checks of a link. */
 uint64_t coll_tcp_hello_seed(const uint64_t key[2], const uint64_t client[2], const uint64_t server[2]);
-void coll_tcp_nonce(uint64_t nonce[2]);
 bool coll_tcp_say(int fd, const struct coll_tcp_hello *m);
 
 /* More of a message; 1: complete, 0: not yet, -1: the other side is gone. */

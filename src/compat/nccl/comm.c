@@ -10,8 +10,8 @@
 
 #include "base/config.h"
 #include "base/delay.h"
+#include "base/proof.h"
 #include "bootstrap/id.h"
-#include "bootstrap/wire.h"
 #include "compat/nccl/config.h"
 #include "compat/nccl/driver.h"
 #include "compat/nccl/error.h"
