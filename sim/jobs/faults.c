@@ -42,7 +42,7 @@ static const char *timeout = "COLL_TIMEOUT_MS=5000";
 static void rank_body(const void *arg, int rank)
 {
 	char host[40], transports[40];
-	const char *settings[] = {transports, host, timeout, "COLL_ARRIVAL_TIMEOUT_MS=60000", getenv("VERBOSE") ? "COLL_DEBUG=debug" : "COLL_DEBUG=error", NULL};
+	const char *settings[] = {transports, host, timeout, "COLL_ARRIVAL_TIMEOUT_MS=60000", "COLL_DEBUG=error", NULL};
 	struct result *r = &shared.result[rank];
 	coll_comm *comm;
 	coll_status st = COLL_OK;

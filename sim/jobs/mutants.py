@@ -23,11 +23,13 @@ import time
 FOLDERS = ["control", "watch", "match", "core", "call", "inflight", "progress"]
 # Files about devices: neither set of tests has one.
 NOT = re.compile(r"_test\.c$|/(stage|capture|copier|launch|region|mapper)\w*\.c$|/(memory|ops)\.c$")
-STATEMENT = re.compile(r"^(\t+)((?:[a-z_]\w*(?:->|\.|\[[^\]]*\])?)+ ?(?:=|\+=|-=|\|=|\() ?.*;)$|^(\t+)([\w>.\-\[\]]+(?:\+\+|--);)$")
+STATEMENT = re.compile(r"^(\t+)((?:[a-z_]\w*(?:->|\.|\[[^\]]*\])?)+ ?(?:=|\+=|-=|\|=|\() ?.*;)$|"
+                       r"^(\t+)([\w>.\-\[\]]+(?:\+\+|--);)$")
 CONDITION = re.compile(r"^(\t+(?:\} else )?(?:if|while) \()(.*)(\)(?: \{)?)$")
 COMPARE = {" < ": " <= ", " <= ": " < ", " > ": " >= ", " >= ": " > ", " == ": " != ", " != ": " == ", " && ": " || ",
            " || ": " && "}
-SILENT = re.compile(r"coll_log|coll_control_say|snprintf|assert|free\(|mutex|planted|^\t+(return|goto|break|continue|case|default)\b")
+SILENT = re.compile(r"coll_log|coll_control_say|snprintf|assert|free\(|mutex|planted|"
+                    r"^\t+(return|goto|break|continue|case|default)\b")
 
 NEW = ["sim-faults tcp", "sim-causes tcp", "sim-members shm", "sim-failures mixed", "sim-timeouts loop off", "sim-mismatch tcp",
        "sim-lawful loop", "sim-slow-members loop on", "sim-interrupt loop on", "sim-late-end tcp", "sim-tags-death mixed",
@@ -192,7 +194,7 @@ def main():
     p.add_argument("--list", action="store_true"), p.add_argument("--kinds", default="new,old")
     o = p.parse_args()
     o.root, o.build = os.path.abspath(o.root), os.path.abspath(o.build)
-    o.out = os.path.join(o.build, "mutants")
+    o.out = os.path.join(o.build, f"mutants-{o.seed}")
     o.until = time.monotonic() + 60 * o.limit
     o.commands = json.load(open(os.path.join(o.build, "compile_commands.json")))
     print(f"seed {o.seed}, {o.count} mutants, at most {o.limit:g} minutes", flush=True)

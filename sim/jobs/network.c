@@ -159,6 +159,12 @@ static void fail_stream(struct file *f, int error)
 	}
 }
 
+/* Without an acknowledgement, until the kernel gives up. */
+static uint64_t patience_ms(const struct file *f)
+{
+	return f->user_ms ? f->user_ms : 130 * 1000;
+}
+
 /* What its peer reads when an end is closed: an end, or a reset where bytes were not read. */
 static void end_stream(struct file *f)
 {
@@ -170,9 +176,12 @@ static void end_stream(struct file *f)
 	p->peer = NULL;
 	if (is_held_up(f, p)) {
 		/* Nobody hears of it: the other kernel gives up. */
-		p->reset_ns = sim_now_ns() + (p->user_ms ? p->user_ms : 1200) * MS;
+		p->reset_ns = sim_now_ns() + patience_ms(p) * MS;
 		p->reset_error = ETIMEDOUT;
-	} else if (f->in && f->family != AF_UNIX)
+		stop_at(p->reset_ns);
+		return;
+	}
+	if (f->in && f->family != AF_UNIX)
 		p->reset_ns = arrival(p, f); /* behind what was sent before */
 	else
 		p->fin_ns = arrival(p, f);
@@ -345,7 +354,6 @@ static void establish(struct file *f, struct file *listener)
 		abort();
 	s->owner = listener->owner;
 	s->family = f->family;
-	s->user_ms = f->user_ms;
 	s->peer = f;
 	s->came_ns = sim_now_ns();
 	s->heard_ns = f->heard_ns = sim_now_ns();
@@ -806,17 +814,19 @@ static void check_cut(void *arg)
 		if (!f->peer || !is_held_up(f, f->peer))
 			continue;
 		const struct segment *s = f->peer->in;
-		const uint64_t user = (f->user_ms ? f->user_ms : 1200) * MS;
+		const uint64_t user = patience_ms(f) * MS;
 
 		while (s && s->at_ns != SIM_NEVER)
 			s = s->next;
 		any = true;
-		if (s ? now - s->sent_ns >= user : now - f->heard_ns >= 2000 * MS) {
+		if (s ? now - s->sent_ns >= user : f->idle_ms && now - f->heard_ns >= 2 * f->idle_ms * MS) {
 			struct file *other = f->peer;
 
 			fail_stream(f, ETIMEDOUT);
-			other->fin_ns = SIM_NEVER;
-			other->error = ETIMEDOUT;
+			/* The other end hears nothing of it, and gives up by itself. */
+			other->reset_ns = now + patience_ms(other) * MS;
+			other->reset_error = ETIMEDOUT;
+			stop_at(other->reset_ns);
 		}
 	}
 	if (any)
