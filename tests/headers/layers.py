@@ -11,14 +11,17 @@ import subprocess
 import sys
 
 # From the bottom up. A folder may include and call folders of lower levels, and nothing else of its own level.
-LEVELS = [["base"], ["net", "transport"], ["reduce"], ["device"], ["plan", "transports", "topology"], ["record", "proof"],
+LEVELS = [["base"], ["net", "transport"], ["reduce"], ["device"], ["plan", "transports/common", "topology"],
+          ["transports/hook", "transports/loop", "transports/shm", "transports/tcp", "transports/rdma"], ["transports", "record", "proof"],
           ["engine", "algos", "bootstrap", "control"], ["intra", "context"], ["core"], ["mapped"],
           ["select", "watch", "inspect"], ["match", "progress"], ["call"], ["comm"], ["api"]]
 LEVEL = {name: i for i, level in enumerate(LEVELS) for name in level}
 # Narrower than the levels: what these may see beside themselves and the public headers.
 ONLY = {
     "algos": re.compile(r"^plan/build\.h$"),
-    "transports": re.compile(r"^(base|net|transport|transports)/"),
+    "transports/common": re.compile(r"^(base|net|transport)/"),
+    **{name: re.compile(r"^(base|net|transport|transports/common)/") for level in LEVELS for name in level
+       if name.startswith("transports/") and name != "transports/common"},
     "topology": re.compile(r"^base/"),
     "bootstrap": re.compile(r"^base/"),
     "sim": re.compile(r"^(base|net|reduce|plan|algos|engine|transport|transports|record|tests)/"),
@@ -55,8 +58,15 @@ INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.M)
 
 
 def folder(path):
+    """Each folder of src/ and of transports/ counts by itself; what lies in transports/ directly is the registry."""
     parts = path.split("/")
+    if parts[0] == "transports" and len(parts) > 2:
+        return "/".join(parts[:2])
     return parts[1] if parts[0] == "src" else parts[0]
+
+
+def folder_of_include(target):
+    return folder(target) if target.startswith("transports/") else target.split("/")[0]
 
 
 def library(path):
@@ -81,7 +91,7 @@ def check_includes(paths, bad, stands_in=None):
             if "/" not in target or target.startswith("coll/"):
                 continue
             seen += 1
-            top = target.split("/")[0]
+            top = folder_of_include(target)
             if top == here:
                 continue
             fine = ONLY[here].match(target) if here in ONLY else top in LEVEL and may(here, top)
@@ -228,6 +238,13 @@ def self_test(objects, planted):
     check_net({"src/control/planted.c": (set(), {"poll"}), "src/control/control.c": objects["src/control/control.c"]}, bad)
     if bad != ["src/control/planted.c: calls poll() of the system, not coll_net->poll()"]:
         missed.append(f"a planted call of the system was not found: {bad}")
+    # One transport that calls another, and common that calls a transport.
+    for caller in ("transports/shm", "transports/common"):
+        bad = []
+        check_calls({**objects, caller + "/planted.c": ({"coll_planted_caller"}, {"coll_tcp_planted"}),
+                     "transports/tcp/planted.c": ({"coll_tcp_planted"}, set())}, bad)
+        if not any(line.startswith(caller + "/planted.c") for line in bad):
+            missed.append(f"a planted call from {caller} to tcp was not found")
     bad = []
     check_includes(["tests/planted/upward.h"], bad, "base")
     if len(bad) != 1:
