@@ -4,7 +4,6 @@
 #ifndef COLL_TESTS_ASYNC_RANKS_H
 #define COLL_TESTS_ASYNC_RANKS_H
 
-#define PLAIN_OWN_MAIN
 #include <pthread.h>
 #include <sched.h>
 #include <stdlib.h>
@@ -144,18 +143,5 @@ static inline int ranks_begin(int argc, char **argv)
 			run_ranks(ranks_n, name##_of, NULL);           \
 	}                                                              \
 	static void name##_of(coll_comm *comm, int rank, void *arg)
-
-/* arguments: TRANSPORT on|off|auto [PART-OF-A-TEST'S-NAME] */
-static inline int run_cases(const struct plain_case *cases, size_t n, int argc, char **argv)
-{
-	if (argc < 3) {
-		fprintf(stderr, "usage: %s TRANSPORT on|off|auto [PART-OF-A-TEST'S-NAME]\n", argv[0]);
-		return 64;
-	}
-	snprintf(transports, sizeof(transports), "COLL_TRANSPORTS=%s", argv[1]);
-	snprintf(progress, sizeof(progress), "COLL_PROGRESS=%s", argv[2]);
-	plain_run_cases("", cases, n, argc > 3 ? argv[3] : NULL);
-	return plain_summary();
-}
 
 #endif

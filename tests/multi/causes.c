@@ -6,7 +6,6 @@
  *
  * usage: causes TRANSPORT [PART-OF-A-TEST'S-NAME [TIMES]]
  */
-#define PLAIN_OWN_MAIN
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -198,7 +197,7 @@ static void killed_untold(void)
 	one(KILLED_UNTOLD);
 }
 
-int main(int argc, char **argv)
+PROGRAM(causes, "TRANSPORT [TEST [TIMES]]")
 {
 	static const struct {
 		const char *name;
@@ -217,5 +216,5 @@ int main(int argc, char **argv)
 		for (int k = 0; k < times; k++)
 			if (argc < 3 || strstr(tests[i].name, argv[2]))
 				plain_run(transport, tests[i].name, tests[i].run);
-	return plain_summary();
+	return argc;
 }

@@ -588,7 +588,7 @@ static void two_jobs(void)
 	free(x);
 }
 
-int main(int argc, char **argv)
+PROGRAM(interrupt, "TRANSPORT on|off|auto")
 {
 	static const struct plain_case cases[] = {
 	        {"every_wait", every_wait},
@@ -603,5 +603,8 @@ int main(int argc, char **argv)
 	        {"two_jobs", two_jobs},
 	};
 
-	return run_cases(cases, sizeof(cases) / sizeof(cases[0]), argc, argv);
+	if (ranks_begin(argc, argv) < 0)
+		return -1;
+	plain_run_cases("", cases, sizeof(cases) / sizeof(cases[0]), argc > 3 ? argv[3] : NULL);
+	return argc;
 }

@@ -6,7 +6,6 @@
  *
  * usage: late_end TRANSPORT
  */
-#define PLAIN_OWN_MAIN
 #include <errno.h>
 #include <stdlib.h>
 #include <sys/socket.h>
@@ -115,29 +114,29 @@ static void run(int late, bool alone)
 	}
 }
 
-static void the_first_rank_is_late(void)
+TEST(late_end, the_first_rank_is_late)
 {
 	run(0, false);
 }
 
-static void a_rank_in_between_is_late(void)
+TEST(late_end, a_rank_in_between_is_late)
 {
 	run(5, false);
 }
 
-static void the_hosts_of_the_others_are_gone(void)
+TEST(late_end, the_hosts_of_the_others_are_gone)
 {
+	if (strcmp(transport, "tcp") != 0)
+		SKIP("one transport tells all");
 	run(0, true);
 	run(5, true);
 }
 
-int main(int argc, char **argv)
+PROGRAM(late_end, "TRANSPORT")
 {
-	transport = argc > 1 ? argv[1] : "shm";
+	if (argc < 2)
+		return -1;
+	transport = argv[1];
 	shared = meeting_page(sizeof(*shared));
-	PLAIN_RUN(the_first_rank_is_late);
-	PLAIN_RUN(a_rank_in_between_is_late);
-	if (strcmp(transport, "tcp") == 0)
-		PLAIN_RUN(the_hosts_of_the_others_are_gone);
-	return plain_summary();
+	return argc;
 }

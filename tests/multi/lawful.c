@@ -11,7 +11,6 @@
  *
  * usage: lawful TRANSPORT [SEED [COUNT]]
  */
-#define PLAIN_OWN_MAIN
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -466,7 +465,7 @@ static void crossed_communicators_are_told(void)
 	CHECK(atomic_load(&told) >= 1, "none of the errors tells of the other communicator");
 }
 
-int main(int argc, char **argv)
+PROGRAM(lawful, "TRANSPORT [SEED [COUNT]]")
 {
 	const char *transport = argc > 1 ? argv[1] : "shm";
 	const int count = argc > 3 ? atoi(argv[3]) : 1;
@@ -484,5 +483,5 @@ int main(int argc, char **argv)
 		PLAIN_RUN(last_words_are_heard);
 	if (argc < 3)
 		PLAIN_RUN(crossed_communicators_are_told);
-	return plain_summary();
+	return argc;
 }

@@ -7,7 +7,6 @@
  *
  * usage: members TRANSPORT [TEST [TIMES [SEED]]]
  */
-#define PLAIN_OWN_MAIN
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -189,7 +188,7 @@ static void reap(pid_t *pids, int killed)
 	}
 }
 
-static void only_members_are_touched(void)
+TEST(members, only_members_are_touched)
 {
 	pid_t pids[RANKS];
 
@@ -245,7 +244,7 @@ static void going_rank(const void *arg, int rank)
 	exit(0);
 }
 
-static void death_while_they_come_and_go(void)
+TEST(members, death_while_they_come_and_go)
 {
 	struct coll_rng rng = {seed};
 	pid_t pids[RANKS];
@@ -323,7 +322,7 @@ static void ending_rank(const void *arg, int rank)
 	exit(0);
 }
 
-static void destroy_tells_who_died(void)
+TEST(members, destroy_tells_who_died)
 {
 	pid_t pids[RANKS];
 
@@ -364,7 +363,7 @@ static void unborn_rank(const void *arg, int rank)
 	exit(0);
 }
 
-static void a_child_that_some_could_not_make(void)
+TEST(members, a_child_that_some_could_not_make)
 {
 	int halves = 0;
 	pid_t pids[RANKS];
@@ -381,19 +380,10 @@ static void a_child_that_some_could_not_make(void)
 	CHECK(halves > 0 || times < 6);
 }
 
-int main(int argc, char **argv)
+PROGRAM(members, "TRANSPORT [TEST [TIMES [SEED]]]")
 {
-	static const struct plain_case tests[] = {
-	        PLAIN_CASE(only_members_are_touched),
-	        PLAIN_CASE(death_while_they_come_and_go),
-	        PLAIN_CASE(destroy_tells_who_died),
-	        PLAIN_CASE(a_child_that_some_could_not_make),
-	};
-
-	if (argc < 2) {
-		fprintf(stderr, "usage: members TRANSPORT [TEST [TIMES [SEED]]]\n");
-		return 2;
-	}
+	if (argc < 2)
+		return -1;
 	transport = argv[1];
 	if (argc > 3)
 		times = atoi(argv[3]);
@@ -401,6 +391,5 @@ int main(int argc, char **argv)
 		seed = strtoull(argv[4], NULL, 0);
 	shared = meeting_page(sizeof(*shared));
 	printf("seed %llu, %d times\n", (unsigned long long)seed, times);
-	plain_run_cases("", tests, sizeof(tests) / sizeof(tests[0]), argc > 2 ? argv[2] : NULL);
-	return plain_summary();
+	return 2;
 }

@@ -10,7 +10,6 @@
  * some, the default: each case at one size in one mode, others from case to case. all:
  * everything. mixed: ranks 0 and 2 on one host, the others on another.
  */
-#define PLAIN_OWN_MAIN
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -270,7 +269,7 @@ static void all_modes(const char *which)
 	}
 }
 
-int main(int argc, char **argv)
+PROGRAM(mismatch, "TRANSPORT [some|all|CASE [MODE [RANKS [TIMES]]]]")
 {
 	const char *which = argc > 2 ? argv[2] : "some";
 	const bool all = strcmp(which, "all") == 0, some = strcmp(which, "some") == 0;
@@ -286,5 +285,5 @@ int main(int argc, char **argv)
 				all_modes(argc > 3 ? argv[3] : "all");
 		}
 	printf("the slowest rank took %.3f s\n", (double)slowest_ns * 1e-9);
-	return plain_summary();
+	return argc;
 }

@@ -52,7 +52,7 @@ static void many_at_once(coll_comm *comm, int rank, void *arg)
 	free(x);
 }
 
-static void test_a_slow_receiver(void)
+TEST(slow_members, a_slow_receiver)
 {
 	static struct queue q[] = {{4000}, {100000}};
 
@@ -60,7 +60,7 @@ static void test_a_slow_receiver(void)
 		run_ranks(2, many_at_once, &q[i]);
 }
 
-static void test_a_slow_sender(void)
+TEST(slow_members, a_slow_sender)
 {
 	static struct queue q[] = {{4000, true}, {100000, true}};
 
@@ -99,7 +99,7 @@ static void outside(coll_comm *comm, int rank, void *arg)
 	OK(comm, coll_stream_destroy(&s));
 }
 
-static void test_a_receiver_in_no_call(void)
+TEST(slow_members, a_receiver_in_no_call)
 {
 	sem_init(&taken, 0, 0);
 	sem_init(&sent, 0, 0);
@@ -132,7 +132,7 @@ static void at_once(coll_comm *comm, int rank, void *arg)
 	}
 }
 
-static void test_messages_in_a_new_group(void)
+TEST(slow_members, messages_in_a_new_group)
 {
 	further[0] = "COLL_ARRIVAL_TIMEOUT_MS=20000"; /* a message that is lost */
 	run_ranks(4, at_once, NULL);
@@ -167,7 +167,7 @@ static void not_all_come(coll_comm *comm, int rank, void *arg)
 	OK(comm, coll_barrier(comm, NULL));
 }
 
-static void test_members_that_do_not_come(void)
+TEST(slow_members, members_that_do_not_come)
 {
 	atomic_store(&told, 0);
 	further[0] = "COLL_ARRIVAL_TIMEOUT_MS=1200";
@@ -175,15 +175,4 @@ static void test_members_that_do_not_come(void)
 	further[0] = NULL;
 }
 
-int main(int argc, char **argv)
-{
-	static const struct plain_case cases[] = {
-	        {"a_slow_receiver", test_a_slow_receiver},
-	        {"a_slow_sender", test_a_slow_sender},
-	        {"a_receiver_in_no_call", test_a_receiver_in_no_call},
-	        {"messages_in_a_new_group", test_messages_in_a_new_group},
-	        {"members_that_do_not_come", test_members_that_do_not_come},
-	};
-
-	return run_cases(cases, sizeof(cases) / sizeof(cases[0]), argc, argv);
-}
+ASYNC_PROGRAM(slow_members)

@@ -58,7 +58,7 @@ static void some_are_late(coll_comm *comm, int rank, void *arg)
 	CHECK(coll_last_error(comm)->late_count == 0);
 }
 
-static void all_late_ranks(void)
+TEST(timeouts, all_late_ranks)
 {
 	for (int on_stream = 0; on_stream < 2; on_stream++) {
 		bool arg = on_stream;
@@ -82,7 +82,7 @@ static void one_is_late(coll_comm *comm, int rank, void *arg)
 		sched_yield();
 }
 
-static void a_late_peer(void)
+TEST(timeouts, a_late_peer)
 {
 	atomic_store(&failed, 0);
 	run_ranks_badly(3, one_is_late, NULL, NULL);
@@ -109,7 +109,7 @@ static void while_pending(coll_comm *comm, int rank, void *arg)
 	coll_stream_destroy(&s);
 }
 
-static void a_pending_call(void)
+TEST(timeouts, a_pending_call)
 {
 	atomic_store(&failed, 0);
 	run_ranks_badly(2, while_pending, NULL, NULL);
@@ -126,17 +126,9 @@ static void wrong_limits(coll_comm *comm, int rank, void *arg)
 	OK(comm, coll_barrier(comm, NULL));
 }
 
-static void limits(void)
+TEST(timeouts, limits)
 {
 	run_ranks(2, wrong_limits, NULL);
 }
 
-int main(int argc, char **argv)
-{
-	static const struct plain_case cases[] = {{"all_late_ranks", all_late_ranks},
-	                                          {"a_late_peer", a_late_peer},
-	                                          {"a_pending_call", a_pending_call},
-	                                          {"limits", limits}};
-
-	return run_cases(cases, sizeof(cases) / sizeof(cases[0]), argc, argv);
-}
+ASYNC_PROGRAM(timeouts)
