@@ -28,10 +28,10 @@ clean_log() {
 suite() { # DIR ARGUMENTS...
 	local dir=$1 status=0
 	shift
-	meson test -C "build/$dir" --no-rebuild --timeout-multiplier 6 "$@" >"build/$dir/test.out" 2>&1 || status=1
+	meson test -C "build/$dir" --no-rebuild --setup all --timeout-multiplier 6 "$@" >"build/$dir/test.out" 2>&1 || status=1
 	tail -12 "build/$dir/test.out"
-	clean_log "build/$dir/meson-logs/testlog.txt" || status=1
-	python3 tests/summary.py "build/$dir/meson-logs/testlog.json" || status=1
+	clean_log "build/$dir/meson-logs/testlog-all.txt" || status=1
+	python3 tests/summary.py "build/$dir/meson-logs/testlog-all.json" || status=1
 	return $status
 }
 # The planted program must fail under its sanitizer.
@@ -58,14 +58,14 @@ configure asan -Db_sanitize=address,undefined -Db_lundef=false -Doptimization=1 
 verdict "AddressSanitizer build" $?
 # Some hwloc plugin (probably the PCI one) leaks, and is unloaded by then: no suppression can
 # name it. Without plugins the report is gone, and they get no coverage here.
-HWLOC_PLUGINS_PATH=/nonexistent suite asan --setup all --no-suite house
+HWLOC_PLUGINS_PATH=/nonexistent suite asan --no-suite house
 verdict "AddressSanitizer and UBSan suite" $?
 caught build/asan/tests/planted-leak LeakSanitizer
 verdict "a planted leak is caught" $?
 
 configure tsan -Db_sanitize=thread -Db_lundef=false -Doptimization=1 -Ddebug=true -Dtests=disabled
 verdict "ThreadSanitizer build" $?
-suite tsan --setup all $(threaded tsan)
+suite tsan $(threaded tsan)
 verdict "ThreadSanitizer, programs where threads race" $?
 caught build/tsan/tests/planted-race "data race"
 verdict "a planted race is caught" $?

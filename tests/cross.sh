@@ -22,5 +22,5 @@ ninja -C "$build" $targets >"$build/ninja.log" 2>&1 || { tail -30 "$build/ninja.
 meson test -C "$build" --setup all --timeout-multiplier 6 --print-errorlogs $tests >"$build/test.log" 2>&1
 status=$?
 tail -40 "$build/test.log"
-python3 "$src/tests/summary.py" "$build/meson-logs/testlog.json" || status=1
+python3 "$src/tests/summary.py" "$build/meson-logs/testlog-all.json" || status=1
 exit $status
