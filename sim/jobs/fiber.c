@@ -12,7 +12,7 @@
 #include <sys/mman.h>
 #include <ucontext.h>
 
-enum { STACK_BYTES = 1 << 20, GUARD_BYTES = 64 << 10, SPARE_MAX = 64 };
+enum { STACK_BYTES = 8 << 20, GUARD_BYTES = 64 << 10, SPARE_MAX = 64 };
 
 struct sim_fiber {
 	ucontext_t context;
