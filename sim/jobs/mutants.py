@@ -37,10 +37,11 @@ NEW = ["sim-faults tcp", "sim-causes tcp", "sim-members shm", "sim-failures mixe
        "sim-causes shm", "sim-mismatch shm", "sim-lawful tcp", "sim-timeouts loop on", "sim-slow-members loop off",
        "sim-interrupt loop off", "sim-late-end shm", "sim-groups-random mixed", "sim-tags-death shm", "sim-tags-death tcp",
        "sim-async-operations loop on", "sim-async-errors loop off", "sim-async-notify loop on"]
-OLD = ["causes tcp", "members shm", "jobs failures tcp", "timeouts loop on", "mismatch tcp", "lawful shm", "slow_members loop on",
-       "interrupt loop on", "late_end tcp", "jobs tags_death mixed", "members tcp", "jobs failures shm", "causes shm", "mismatch shm",
-       "lawful tcp", "timeouts shm off", "slow_members shm off", "interrupt shm off", "late_end shm", "timeouts tcp on",
-       "slow_members tcp on"]
+OLD = ["jobs " + program for program in [
+    "causes tcp", "members shm", "failures tcp", "timeouts loop on", "mismatch tcp", "lawful shm",
+    "slow_members loop on", "interrupt loop on", "late_end tcp", "tags_death mixed", "members tcp", "failures shm",
+    "causes shm", "mismatch shm", "lawful tcp", "timeouts shm off", "slow_members shm off", "interrupt shm off",
+    "late_end shm", "timeouts tcp on", "slow_members tcp on"]]
 TARGETS = sorted({"sim/jobs/" + t.split()[0] for t in NEW} | {"tests/" + t.split()[0] for t in OLD})
 SLOWEST_S = {"new": 60, "old": 300}
 
