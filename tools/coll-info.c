@@ -28,6 +28,7 @@
 #include "tools/common/host.h"
 #include "tools/common/ways_table.h"
 #include "topology/nic.h"
+#include "topology/rates.h"
 #include "transports/common/dummy.h"
 #include "transports/rdma/ports.h"
 #include "transports/registry.h"
@@ -138,9 +139,10 @@ static void no_link(void *ctx, const struct coll_process_id *peer, coll_status w
 	(void)ctx, (void)peer, (void)why, (void)cause;
 }
 
-static bool nic_facts(void *ctx, const char *device, struct coll_nic_facts *facts)
+static uint32_t nic_mbps(void *ctx, const char *nic)
 {
-	return coll_topology_nic_facts(COLL_RDMA_SYS, device, &facts->node, &facts->distance);
+	(void)ctx;
+	return coll_rates_of_nic(COLL_RDMA_SYS, nic);
 }
 
 static void print_rdma_port(const struct coll_rdma_port *p)
@@ -171,7 +173,7 @@ static void print_rdma(struct coll_settings *s)
 	                                       .setting = setting,
 	                                       .log = say,
 	                                       .link_down = no_link,
-	                                       .nic_facts = nic_facts};
+	                                       .nic_mbps = nic_mbps};
 	struct coll_transport t;
 	void *inst;
 

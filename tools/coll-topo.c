@@ -452,13 +452,13 @@ static void print_rails(const struct job *j)
 		for (int i = 0; i < s->lanes; i++)
 			shares += s->lane[i].rail == k ? s->lane[i].shares : 0;
 		printf("  rail %d: %s, %d of %d shares\n", k, j->graph->nic[s->nic[k]].name, shares,
-		       s->parts * COLL_SHARES);
+		       s->parts * s->shares);
 	}
 	if (s->lanes > s->parts) {
 		printf("lanes: %d, since some ranks send over several NICs\n", s->lanes);
 		for (int i = 0; i < s->lanes; i++)
 			printf("  lane %d: rank %d of its host, rail %d, %d of %d shares\n", i, s->lane[i].part,
-			       s->lane[i].rail, s->lane[i].shares, COLL_SHARES);
+			       s->lane[i].rail, s->lane[i].shares, s->shares);
 	}
 }
 
@@ -548,7 +548,7 @@ static void json_lanes(struct coll_text *t, const struct job *j)
 		coll_text_add(t, "%s", k ? ", " : "");
 		coll_text_add_json(t, s->nic[k] >= 0 ? j->graph->nic[s->nic[k]].name : "");
 	}
-	coll_text_add(t, "]},\n\"parts\": %d, \"shares\": %d,\n\"lanes\": [", s->parts, COLL_SHARES);
+	coll_text_add(t, "]},\n\"parts\": %d, \"shares\": %d,\n\"lanes\": [", s->parts, s->shares);
 	for (int i = 0; i < s->lanes; i++)
 		coll_text_add(t, "%s{\"part\": %d, \"rail\": %d, \"shares\": %d}", i ? ", " : "", s->lane[i].part,
 		              s->lane[i].rail, s->lane[i].shares);

@@ -1,8 +1,6 @@
 /*
  * Which NIC carries what: see search.h. The NICs of a host that count are the fastest equal ones, or those whose rates
- * the user set. Then parts are spread over rails as a flow: each part gives COLL_SHARES shares, each rail takes as many
- * as its rate is of all rates, and the sum of crossings between NUMA nodes and packages is the least. So ranks of one
- * package use the NICs of the other one as well, which "each its nearest" does not.
+ * the user set. The k-th ones of all hosts are a rail. How parts are spread over rails is in spread.h.
  */
 #include "topology/lanes.h"
 
@@ -10,8 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "topology/spread.h"
+
 enum {
-	PARTS_UNEVEN_MAX = 8,
 	/* What a NIC of which nobody says anything counts as when NICs are compared, in Mb/s; its rate stays unknown.
 	 */
 	GUESS_ETHERNET = 10000,
@@ -221,174 +220,35 @@ static bool find_rails(struct coll_search *s, const struct coll_search_in *in)
 	return ok;
 }
 
-/* The shares that each rail takes of all, in proportion to the slowest NIC on it; equal if some rate is unknown. */
-static void weigh_rails(const struct coll_search *s, const struct coll_search_in *in, int total, int *capacity)
-{
-	uint64_t weight[COLL_GRAPH_NICS_MAX], sum = 0, rest[COLL_GRAPH_NICS_MAX];
-	bool known = true;
-	int given = 0;
+/* ---- Of a search -------------------------------------------------------- */
 
+/* Of each rail the slowest NIC on it (0: some rate is unknown), and how far each part is from each rail. */
+static void fill(const struct coll_search *s, const struct coll_search_in *in, uint32_t *mbps, long *cost)
+{
 	for (int k = 0; k < s->rails; k++) {
-		weight[k] = UINT32_MAX;
+		mbps[k] = UINT32_MAX;
 		for (int h = 0; h < s->hosts; h++) {
 			const int i = s->nic[h * s->rails + k];
-			const uint32_t mbps = i < 0 ? 0 : in->graph[h]->nic[i].rate.mbps;
+			const uint32_t rate = i < 0 ? 0 : in->graph[h]->nic[i].rate.mbps;
 
-			known = known && mbps > 0;
-			weight[k] = mbps < weight[k] ? mbps : weight[k];
+			mbps[k] = rate < mbps[k] ? rate : mbps[k];
+			for (int part = 0; i >= 0 && part < s->parts; part++)
+				cost[part * s->rails + k] += coll_lanes_crossing(
+				        &in->rank[s->owner[h * s->parts + part]].place, &in->graph[h]->nic[i]);
 		}
 	}
-	for (int k = 0; k < s->rails; k++) {
-		weight[k] = known ? weight[k] : 1;
-		sum += weight[k];
-	}
-	for (int k = 0; k < s->rails; k++) {
-		capacity[k] = (int)((uint64_t)total * weight[k] / sum);
-		rest[k] = (uint64_t)total * weight[k] % sum;
-		given += capacity[k];
-	}
-	/* Largest remainders first. */
-	for (; given < total; given++) {
-		int most = 0;
-
-		for (int k = 1; k < s->rails; k++)
-			most = rest[k] > rest[most] ? k : most;
-		capacity[most]++;
-		rest[most] = 0;
-	}
 }
 
-/* ---- The flow ----------------------------------------------------------- */
-
-/* Parts whose crossings are alike are one source. */
-struct source {
-	int shares, parts;
-	long cost[COLL_GRAPH_NICS_MAX];
-	int flow[COLL_GRAPH_NICS_MAX];
-};
-
-struct flow {
-	struct source *source;
-	int *of; /* the source of each part */
-	int sources, rails;
-	int capacity[COLL_GRAPH_NICS_MAX]; /* left */
-};
-
-static int owner_of(const struct coll_search *s, int host, int part)
-{
-	return s->order[s->first[host] + (int)((long)part * s->count[host] / s->parts)];
-}
-
-static bool find_sources(struct flow *f, const struct coll_search *s, const struct coll_search_in *in)
-{
-	f->source = calloc((size_t)s->parts, sizeof(*f->source));
-	f->of = malloc((size_t)s->parts * sizeof(*f->of));
-	f->rails = s->rails;
-	if (!f->source || !f->of)
-		return false;
-	for (int part = 0; part < s->parts; part++) {
-		struct source *new = &f->source[f->sources];
-		int same = 0;
-
-		*new = (struct source){.shares = 0};
-		for (int h = 0; h < s->hosts; h++)
-			for (int k = 0; k < s->rails; k++)
-				if (s->nic[h * s->rails + k] >= 0)
-					new->cost[k] +=
-					        coll_lanes_crossing(&in->rank[owner_of(s, h, part)].place,
-					                            &in->graph[h]->nic[s->nic[h * s->rails + k]]);
-		while (same < f->sources &&
-		       memcmp(f->source[same].cost, new->cost, (size_t)s->rails * sizeof(new->cost[0])) != 0)
-			same++;
-		f->sources += same == f->sources;
-		f->source[same].shares += COLL_SHARES;
-		f->source[same].parts++;
-		f->of[part] = same;
-	}
-	return true;
-}
-
-/* The cheapest way to move a share from rail i to rail k: the source that has one there and gains most; -1: none. */
-static int mover(const struct flow *f, int i, int k, long *cost)
-{
-	int best = -1;
-
-	for (int c = 0; c < f->sources; c++) {
-		const long d = f->source[c].cost[k] - f->source[c].cost[i];
-
-		if (f->source[c].flow[i] > 0 && (best < 0 || d < *cost)) {
-			best = c;
-			*cost = d;
-		}
-	}
-	return best;
-}
-
-/*
- * Successive shortest paths: send what a source still has along the cheapest path to a rail with room, which may push
- * others' shares from rail to rail. Costs of paths never become negative, so Bellman and Ford's method ends.
- */
-static void send_some(struct flow *f, struct source *from, int *left)
-{
-	long far[COLL_GRAPH_NICS_MAX], cost = 0;
-	int via[COLL_GRAPH_NICS_MAX], who[COLL_GRAPH_NICS_MAX], end = -1, amount = *left;
-
-	for (int k = 0; k < f->rails; k++) {
-		far[k] = from->cost[k];
-		via[k] = -1;
-	}
-	for (int round = 0, changed = 1; changed && round < f->rails; round++) {
-		changed = 0;
-		for (int i = 0; i < f->rails; i++)
-			for (int k = 0; k < f->rails; k++) {
-				const int c = i == k ? -1 : mover(f, i, k, &cost);
-
-				if (c >= 0 && far[i] + cost < far[k]) {
-					far[k] = far[i] + cost;
-					via[k] = i;
-					who[k] = c;
-					changed = 1;
-				}
-			}
-	}
-	for (int k = 0; k < f->rails; k++)
-		if (f->capacity[k] > 0 && (end < 0 || far[k] < far[end]))
-			end = k;
-	amount = f->capacity[end] < amount ? f->capacity[end] : amount;
-	for (int k = end; via[k] >= 0; k = via[k])
-		if (f->source[who[k]].flow[via[k]] < amount)
-			amount = f->source[who[k]].flow[via[k]];
-	f->capacity[end] -= amount;
-	int k = end;
-	for (; via[k] >= 0; k = via[k]) {
-		f->source[who[k]].flow[via[k]] -= amount;
-		f->source[who[k]].flow[k] += amount;
-	}
-	from->flow[k] += amount;
-	*left -= amount;
-}
-
-/* A source's shares, part by part in the order of rails: at most rails - 1 parts of it lie on two. */
-static bool cut_lanes(struct coll_search *s, struct flow *f)
+/* Shares of one part on one rail are a lane. */
+static bool find_lanes(struct coll_search *s, const uint8_t *row)
 {
 	s->lane = malloc((size_t)s->parts * (size_t)s->rails * sizeof(*s->lane));
-	if (!s->lane)
-		return false;
-	for (int part = 0; part < s->parts; part++) {
-		struct source *c = &f->source[f->of[part]];
-		int left = COLL_SHARES;
-
-		for (int k = 0; k < s->rails && left > 0; k++) {
-			const int n = c->flow[k] < left ? c->flow[k] : left;
-
-			if (n == 0)
-				continue;
-			s->lane[s->lanes++] = (struct coll_search_lane){part, k, n};
-			c->flow[k] -= n;
-			left -= n;
-		}
-	}
-	return true;
+	for (int i = 0; s->lane && i < s->parts * s->shares; i++)
+		if (i % s->shares && row[i] == row[i - 1])
+			s->lane[s->lanes - 1].shares++;
+		else
+			s->lane[s->lanes++] = (struct coll_search_lane){i / s->shares, row[i], 1};
+	return s->lane != NULL;
 }
 
 /* Of each rank the NIC of its largest lane. */
@@ -415,29 +275,25 @@ static bool name_nics(struct coll_search *s)
 
 bool coll_lanes_assign(struct coll_search *s, const struct coll_search_in *in)
 {
-	struct flow f = {.sources = 0};
-	bool even = true, ok;
-	int most = 0;
+	uint32_t mbps[COLL_GRAPH_NICS_MAX];
+	uint8_t *row = NULL;
+	long *cost = NULL;
+	bool ok;
 
-	for (int h = 0; h < s->hosts; h++) {
-		even = even && s->count[h] == s->count[0];
-		most = s->count[h] > most ? s->count[h] : most;
-	}
-	s->parts = even || most < PARTS_UNEVEN_MAX ? most : PARTS_UNEVEN_MAX;
+	s->parts = coll_spread_parts(s->count, s->hosts);
 	s->owner = malloc((size_t)s->hosts * (size_t)s->parts * sizeof(int));
 	ok = s->owner && find_rails(s, in);
 	for (int h = 0; ok && h < s->hosts; h++)
 		for (int part = 0; part < s->parts; part++)
-			s->owner[h * s->parts + part] = owner_of(s, h, part);
-	ok = ok && find_sources(&f, s, in);
+			s->owner[h * s->parts + part] =
+			        s->order[s->first[h] + (int)((long)part * s->count[h] / s->parts)];
+	ok = ok && (cost = calloc((size_t)s->parts * (size_t)s->rails, sizeof(*cost)));
 	if (ok)
-		weigh_rails(s, in, s->parts * COLL_SHARES, f.capacity);
-	for (int c = 0; ok && c < f.sources; c++)
-		for (int left = f.source[c].shares; left > 0;)
-			send_some(&f, &f.source[c], &left);
-	ok = ok && cut_lanes(s, &f) && name_nics(s);
-	free(f.source);
-	free(f.of);
+		fill(s, in, mbps, cost);
+	ok = ok && coll_spread(&(struct coll_spread_in){s->parts, s->rails, mbps, cost}, &s->shares, &row) &&
+	     find_lanes(s, row) && name_nics(s);
+	free(row);
+	free(cost);
 	return ok;
 }
 

@@ -125,10 +125,10 @@ static void check_lanes(const char *file, const struct job *j)
 		CHECK(s->lane[i].shares > 0, "%s: lane %d is empty", file, i);
 	}
 	for (int i = 0; i < s->parts; i++)
-		CHECK(part[i] == COLL_SHARES, "%s: part %d gives %d shares", file, i, part[i]);
+		CHECK(part[i] == s->shares, "%s: part %d gives %d shares", file, i, part[i]);
 	for (int k = 0; k < s->rails; k++)
-		CHECK(abs(rail[k] * s->rails - s->parts * COLL_SHARES) <= s->rails, "%s: rail %d takes %d of %d shares",
-		      file, k, rail[k], s->parts * COLL_SHARES);
+		CHECK(abs(rail[k] * s->rails - s->parts * s->shares) <= s->rails, "%s: rail %d takes %d of %d shares",
+		      file, k, rail[k], s->parts * s->shares);
 	CHECK(s->lanes <= s->parts + s->rails, "%s: %d lanes for %d parts, %d rails", file, s->lanes, s->parts,
 	      s->rails);
 	free(part);
@@ -432,7 +432,7 @@ TEST(machines, four_rails_on_two_cards)
 	stop(&j);
 	/* One rank: all four rails, a quarter each. */
 	REQUIRE(start(&j, g, 2, 1));
-	CHECK(j.s->lanes == 4 && j.s->lane[0].shares == 16 && j.s->lane[3].shares == 16, "%d", j.s->lanes);
+	CHECK(j.s->lanes == 4 && j.s->lane[0].shares == 1 && j.s->lane[3].shares == 1, "%d", j.s->lanes);
 	stop(&j);
 	free(g);
 }

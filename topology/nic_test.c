@@ -60,29 +60,3 @@ TEST(topology_nic, nodes)
 	CHECK(coll_topology_nic_node(root, "eth9") == -1, "none such");
 	uproot();
 }
-
-TEST(topology_nic, distances)
-{
-	plant();
-	CHECK(coll_topology_distance(root, 0, 0) == 10, "to itself");
-	CHECK(coll_topology_distance(root, 0, 2) == 21, "from 0 to 2: %d", coll_topology_distance(root, 0, 2));
-	CHECK(coll_topology_distance(root, 2, 0) == 21 && coll_topology_distance(root, 2, 2) == 10, "from 2");
-	CHECK(coll_topology_distance(root, 0, -1) == COLL_TOPOLOGY_NEAR, "unknown");
-	CHECK(coll_topology_distance(root, 5, 0) == COLL_TOPOLOGY_NEAR, "no such node");
-	uproot();
-}
-
-/* Whichever node this thread runs on. */
-TEST(topology_nic, facts)
-{
-	int node = 7, distance = 7;
-
-	plant();
-	CHECK(!coll_topology_nic_facts(root, "eth9", &node, &distance) && node == 7 && distance == 7, "none such");
-	CHECK(coll_topology_nic_facts(root, "mlx5_2", &node, &distance) && node == -1 && distance == 0, "unknown");
-	CHECK(coll_topology_nic_facts(root, "mlx5_10", &node, &distance) && node == 2);
-	CHECK(distance == 0 || distance == 11, "%d", distance);
-	CHECK(coll_topology_nic_facts(root, "eth3", &node, &distance) && node == 0);
-	CHECK(distance == 0 || distance == 11, "%d", distance);
-	uproot();
-}

@@ -19,17 +19,25 @@
 
 #include "base/first_line.h"
 #include "base/hash.h"
+#include "base/link_rates.h"
 #include "topology/nic.h"
 
 enum { TYPE_LOOPBACK = 772, TYPE_INFINIBAND = 32, TYPE_ETHERNET = 1 };
 
+/* The point is one whatever the program's locale. */
 uint32_t coll_rates_of_port(const char *text)
 {
 	char *end;
-	const double gbits = strtod(text, &end);
+	const unsigned long whole = strtoul(text, &end, 10);
+	unsigned long mbps = whole * 1000;
 
-	return end != text && strncmp(end, " Gb/sec", 7) == 0 && gbits > 0 && gbits < 100000 ? (uint32_t)(gbits * 1000)
-	                                                                                     : 0;
+	if (end == text || whole > COLL_LINK_RATE_MAX / 1000)
+		return 0;
+	if (end[0] == '.' && end[1] >= '0' && end[1] <= '9') {
+		mbps += (unsigned long)(end[1] - '0') * 100;
+		end += 2;
+	}
+	return strncmp(end, " Gb/sec", 7) == 0 ? (uint32_t)mbps : 0;
 }
 
 static bool is_there(const char *sys, const char *name, const char *file)
@@ -285,18 +293,34 @@ static uint32_t subnet_key(const struct ifaddrs *a)
 	return (uint32_t)coll_hash_bytes(1, bytes, 2 * n) | 1;
 }
 
-static uint32_t ethtool_mbps(int fd, const char *name)
+/* Of a socket: what is mounted at /sys may be of another network namespace. */
+static uint32_t ethtool_mbps(const char *name)
 {
 	struct ethtool_cmd cmd = {.cmd = ETHTOOL_GSET};
 	struct ifreq request = {.ifr_data = (char *)&cmd};
-	uint32_t mbps;
+	const int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	uint32_t mbps = 0;
 
 	snprintf(request.ifr_name, sizeof(request.ifr_name), "%.15s", name);
-	if (fd < 0 || ioctl(fd, SIOCETHTOOL, &request) < 0)
-		return 0;
 	/* Not ethtool_cmd_speed(), which shifts an unknown speed into the sign. */
-	mbps = (uint32_t)cmd.speed_hi << 16 | cmd.speed;
+	if (fd >= 0 && ioctl(fd, SIOCETHTOOL, &request) == 0)
+		mbps = (uint32_t)cmd.speed_hi << 16 | cmd.speed;
+	if (fd >= 0)
+		close(fd);
 	return mbps == (uint32_t)SPEED_UNKNOWN ? 0 : mbps;
+}
+
+uint32_t coll_rates_of_nic(const char *sys, const char *nic)
+{
+	const char *port = strrchr(nic, ':');
+	char text[64];
+
+	if (!port)
+		return ethtool_mbps(nic);
+	return coll_first_line(text, sizeof(text), "%s/class/infiniband/%.*s/ports/%d/rate", sys, (int)(port - nic),
+	                       nic, atoi(port + 1))
+	               ? coll_rates_of_port(text)
+	               : 0;
 }
 
 static bool is_listed(const struct ifaddrs *all, const char *name)
@@ -309,14 +333,11 @@ static bool is_listed(const struct ifaddrs *all, const char *name)
 
 void coll_rates_read_kernel(struct coll_graph *g)
 {
-	const int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 	struct ifaddrs *all = NULL;
 	bool *addressed = calloc(COLL_GRAPH_NICS_MAX, sizeof(*addressed));
 
 	if (!addressed || getifaddrs(&all) < 0) {
 		free(addressed);
-		if (fd >= 0)
-			close(fd);
 		return;
 	}
 	/* Where sysfs is not that of this network namespace, interfaces are missing. */
@@ -345,7 +366,7 @@ void coll_rates_read_kernel(struct coll_graph *g)
 			n->rail_key = subnet_key(a);
 		addressed[i] = addressed[i] || subnet_key(a);
 		if (n->rate.origin < COLL_ORIGIN_TOLD && n->state == COLL_NIC_UP)
-			coll_rate_take(&n->rate, ethtool_mbps(fd, a->ifa_name),
+			coll_rate_take(&n->rate, ethtool_mbps(a->ifa_name),
 			               n->made ? COLL_ORIGIN_ASSUMED : COLL_ORIGIN_TOLD);
 	}
 	for (int i = 0; i < g->nics; i++)
@@ -357,7 +378,5 @@ void coll_rates_read_kernel(struct coll_graph *g)
 			remove_nic(g, i);
 	freeifaddrs(all);
 	free(addressed);
-	if (fd >= 0)
-		close(fd);
 	coll_graph_disbelieve(g);
 }

@@ -15,6 +15,10 @@ void coll_rates_read_sys(struct coll_graph *g, const char *sys);
  * that ethtool reads where sysfs has none. */
 void coll_rates_read_kernel(struct coll_graph *g);
 
+/* What a NIC carries now, in Mb/s: an interface ("eth0") as ethtool says, a port of an RDMA device ("mlx5_0:1") as sys
+ * has it. 0: nobody says, or there is none. */
+uint32_t coll_rates_of_nic(const char *sys, const char *nic);
+
 /* "100 Gb/sec (4X EDR)" in Mb/s; 0: unknown. */
 uint32_t coll_rates_of_port(const char *text);
 

@@ -400,7 +400,7 @@ struct coll_search *coll_search_run(const struct coll_search_in *in, char *why, 
 	if (!s->order || !s->first || !s->count || !s->rank_nic || !s->host_mbps || !s->host_why)
 		goto out_of_memory;
 	sort_ranks(s, in);
-	if (find_levels(s, in) && coll_lanes_assign(s, in))
+	if (find_levels(s, in) && (in->levels_only || coll_lanes_assign(s, in)))
 		return s;
 out_of_memory:
 	snprintf(why, why_bytes, "out of memory");

@@ -11,7 +11,7 @@
 /* From the outside to the inside. */
 enum coll_level { COLL_LEVEL_SITE, COLL_LEVEL_HOST, COLL_LEVEL_PACKAGE, COLL_LEVEL_NUMA, COLL_LEVEL_L3, COLL_LEVELS };
 
-enum { COLL_SEARCH_WHY = 200, COLL_SHARES = 64 /* of a part */ };
+enum { COLL_SEARCH_WHY = 200 };
 
 struct coll_search_rank {
 	int site; /* -1: none told; the ranks of a host agree */
@@ -25,6 +25,7 @@ struct coll_search_in {
 	const struct coll_graph *const *graph; /* of each host; NULL: unknown */
 	unsigned forced;                       /* bits 1 << level: these levels and no others; 0: those that pay */
 	unsigned transports;                   /* bits that a NIC must carry (COLL_NIC_TCP, ...); 0: any */
+	bool levels_only;                      /* nothing about NICs is asked for */
 };
 
 struct coll_search_level {
@@ -37,8 +38,8 @@ struct coll_search_level {
 /*
  * Lanes. What a host sends is cut in equal parts. Where all hosts have equally many ranks each rank owns one, in the
  * order of places; else there are as many as the largest host has ranks, at most 8, and part i of a host with p ranks
- * belongs to its rank i p / parts. A lane carries some of the COLL_SHARES shares of one part over one rail; a part has
- * several lanes where NICs are more than ranks, or unequal. A rail joins one NIC of each host.
+ * belongs to its rank i p / parts. A lane carries some of the shares of one part over one rail; a part has several
+ * lanes where NICs are more than ranks, or unequal. A rail joins one NIC of each host. See spread.h.
  */
 struct coll_search_lane {
 	int part, rail, shares;
@@ -50,11 +51,11 @@ struct coll_search {
 	struct coll_search_level level[COLL_LEVELS];
 	char level_why[COLL_LEVELS][COLL_SEARCH_WHY]; /* of each level, those that are not there as well */
 
-	int *order;         /* all ranks by site, host and place */
-	int *first, *count; /* of each host: where its ranks begin in order, and how many they are */
-	int parts, rails, lanes;
-	int *owner; /* [host * parts + part]: a rank */
-	int *nic;   /* [host * rails + rail]: index in the host's graph; -1: none is known */
+	int *order;                      /* all ranks by site, host and place */
+	int *first, *count;              /* of each host: where its ranks begin in order, and how many they are */
+	int parts, rails, lanes, shares; /* shares: of each part */
+	int *owner;                      /* [host * parts + part]: a rank */
+	int *nic;                        /* [host * rails + rail]: index in the host's graph; -1: none is known */
 	struct coll_search_lane *lane;
 	uint32_t *host_mbps; /* of the NICs in use together; 0: not all are known */
 	int *rank_nic;       /* of each rank, that of its largest lane; -1: it owns none, or none is known */

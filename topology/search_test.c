@@ -7,9 +7,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/hash.h"
 #include "tests/plain.h"
 #include "topology/lanes.h"
+#include "topology/spread.h"
 
 enum { RANKS_MAX = 64, HOSTS_MAX = 8 };
 
@@ -397,14 +399,14 @@ TEST(search, unequal_nics_have_unequal_shares)
 		sum[j.s->lane[i].rail] += j.s->lane[i].shares;
 		both += i > 0 && j.s->lane[i].part == j.s->lane[i - 1].part;
 	}
-	CHECK(strcmp(j.g[0]->nic[j.s->nic[0]].name, "fast") == 0 && sum[0] == 205 && sum[1] == 51, "%d, %d", sum[0],
+	CHECK(strcmp(j.g[0]->nic[j.s->nic[0]].name, "fast") == 0 && sum[0] == 16 && sum[1] == 4, "%d, %d", sum[0],
 	      sum[1]);
 	CHECK(both == 1 && j.s->lanes == 5, "%d lanes", j.s->lanes);
 	CHECK(j.s->host_mbps[1] == 1250);
 	/* One rank has both. */
 	fill(&j, 2, 1, 1, NULL);
 	REQUIRE(j.s != NULL, "%s", j.why);
-	CHECK(j.s->lanes == 2 && j.s->lane[0].shares == 51 && j.s->lane[1].shares == 13, "%d, %d", j.s->lane[0].shares,
+	CHECK(j.s->lanes == 2 && j.s->lane[0].shares == 4 && j.s->lane[1].shares == 1, "%d, %d", j.s->lane[0].shares,
 	      j.s->lane[1].shares);
 	close_job(&j);
 }
@@ -435,6 +437,41 @@ TEST(search, rails)
 	close_job(&j);
 }
 
+/* Against all ways to give up to eight shares of one part to three rails. */
+TEST(search, no_shares_are_faster)
+{
+	struct coll_rng rng = {coll_clock_ns()};
+
+	printf("seed %llu\n", (unsigned long long)rng.state);
+	for (int k = 0; k < 2000; k++) {
+		uint32_t rate[3];
+		int capacity[3], n;
+		double best = 0, mine = 1e30;
+
+		for (int i = 0; i < 3; i++)
+			rate[i] = 1 + coll_rng_below(&rng, k % 2 ? 10 : 100000);
+		for (int a = 0; a <= COLL_SHARES_MAX; a++)
+			for (int b = 0; a + b <= COLL_SHARES_MAX; b++)
+				for (int c = a + b == 0; a + b + c <= COLL_SHARES_MAX; c++) {
+					const int of[3] = {a, b, c};
+					double least = 1e30;
+
+					for (int i = 0; i < 3; i++)
+						if (of[i] > 0 && (double)rate[i] / of[i] < least)
+							least = (double)rate[i] / of[i];
+					if ((a + b + c) * least > best)
+						best = (a + b + c) * least;
+				}
+		n = coll_spread_shares(rate, 3, 1, capacity);
+		CHECK(n == capacity[0] + capacity[1] + capacity[2], "%d shares", n);
+		for (int i = 0; i < 3; i++)
+			if (capacity[i] > 0 && (double)rate[i] / capacity[i] < mine)
+				mine = (double)rate[i] / capacity[i];
+		CHECK(n * mine * 1.0101 >= best, "%u, %u and %u Mb/s: %.0f of %.0f", rate[0], rate[1], rate[2],
+		      n * mine, best);
+	}
+}
+
 /* The least crossings of all ways to give whole parts to rails, where capacities are whole parts. */
 static long least_crossings(const struct job *j, int part, int *room)
 {
@@ -448,8 +485,8 @@ static long least_crossings(const struct job *j, int part, int *room)
 		if (room[k] == 0)
 			continue;
 		for (int h = 0; h < j->s->hosts; h++)
-			cost += COLL_SHARES * coll_lanes_crossing(&j->rank[j->s->owner[h * j->s->parts + part]].place,
-			                                          &j->graphs[h]->nic[j->s->nic[h * j->s->rails + k]]);
+			cost += j->s->shares * coll_lanes_crossing(&j->rank[j->s->owner[h * j->s->parts + part]].place,
+			                                           &j->graphs[h]->nic[j->s->nic[h * j->s->rails + k]]);
 		room[k]--;
 		rest = least_crossings(j, part + 1, room);
 		room[k]++;

@@ -156,10 +156,8 @@ static void find_facts(struct coll_comm *comm)
 	                                .scratch_bytes_max = s->memory_budget / 2,
 	                                .forced = s->algo};
 	if (w) {
-		const uint32_t streams = coll_comm_streams(comm, w);
-
 		f->caps = w->caps;
-		f->caps.streams = streams > 0 ? streams : f->caps.streams;
+		f->caps.streams = comm->rails ? comm->rails->streams : f->caps.streams;
 	}
 	if (near)
 		f->inside = near->caps;
@@ -270,6 +268,8 @@ coll_status coll_comm_new(struct coll_context *ctx, uint64_t id, uint32_t epoch,
 	comm->rank = coll_comm_rank_of(comm, ctx->rank);
 	comm->size = comm->rank_map.size;
 	st = coll_comm_find_layout(comm, common_transport(comm, true), &comm->layout);
+	if (st == COLL_OK)
+		st = coll_comm_find_rails(comm, common_transport(comm, true), comm->layout, &comm->rails);
 	if (st != COLL_OK) {
 		coll_comm_free(&comm);
 		return coll_error_set(err, st, "out of memory for a communicator of %d", size);
@@ -349,6 +349,7 @@ void coll_comm_free(struct coll_comm **out)
 	coll_recorder_close(&comm->recorder);
 	coll_rank_map_fini(&comm->rank_map);
 	coll_layout_destroy(&comm->layout);
+	coll_rails_destroy(&comm->rails);
 	free((void *)comm->pair_sequence[0]);
 	free((void *)comm->pair_sequence[1]);
 	coll_pair_counts_free(&comm->pair_counts);
@@ -436,7 +437,7 @@ static const struct coll_context_hooks hooks = {
 /* ---- Levels inside hosts ---- */
 
 /* The communicator has made calls, so it has plans for the layout so far. It is idle. */
-static void change_layout(struct coll_comm *comm, struct coll_layout *layout)
+static void change_layout(struct coll_comm *comm, struct coll_layout *layout, struct coll_rails *rails)
 {
 	comm->prepared_for = NULL;
 	comm->prepared_memo = NULL;
@@ -451,26 +452,33 @@ static void change_layout(struct coll_comm *comm, struct coll_layout *layout)
 	}
 	coll_layout_destroy(&comm->layout);
 	take_layout(comm, layout);
+	coll_rails_destroy(&comm->rails);
+	comm->rails = rails;
 }
 
 /* What is inside the hosts, asked by the first communicator of a context. */
 static coll_status refine_layout(struct coll_comm *comm)
 {
+	const struct coll_opened_transport *w = common_transport(comm, true);
 	struct coll_layout *layout = NULL;
+	struct coll_rails *rails = NULL;
 	coll_status st;
 
 	coll_survey_warn(comm);
 	if (!coll_survey_matters(comm))
 		return COLL_OK;
 	st = coll_survey_run(comm);
-	if (st == COLL_OK && coll_comm_find_layout(comm, common_transport(comm, true), &layout) != COLL_OK)
+	if (st == COLL_OK && (coll_comm_find_layout(comm, w, &layout) != COLL_OK ||
+	                      coll_comm_find_rails(comm, w, layout, &rails) != COLL_OK))
 		st = coll_comm_lose(comm, COLL_ERR_MEMORY, comm->rank, "out of memory for the layout");
 	if (st == COLL_OK)
 		st = coll_survey_compare(comm, layout);
-	if (st == COLL_OK)
-		change_layout(comm, layout);
-	else
+	if (st == COLL_OK) {
+		change_layout(comm, layout, rails);
+	} else {
 		coll_layout_destroy(&layout);
+		coll_rails_destroy(&rails);
+	}
 	return st;
 }
 

@@ -169,7 +169,8 @@ static bool search(const struct work *w, struct coll_inside *out, int *culprit, 
 	                                  .hosts = w->in->hosts,
 	                                  .rank = w->rank,
 	                                  .graph = w->host_graph,
-	                                  .forced = w->in->forced};
+	                                  .forced = w->in->forced,
+	                                  .levels_only = true};
 	struct coll_search *s;
 	bool ok;
 

@@ -12,39 +12,44 @@
 #include "plan/layout.h"
 #include "topology/search.h"
 
-/* A length that came from elsewhere is not larger than its room. */
-static size_t address_bytes(const struct coll_peer_info *info, int position)
-{
-	const uint32_t len = info->transport[position].len_bytes;
-
-	return len < COLL_PEER_INFO_ADDRESS_BYTES ? len : COLL_PEER_INFO_ADDRESS_BYTES;
-}
-
 static struct coll_transport_path path_between(const struct coll_comm *comm, const struct coll_opened_transport *w,
                                                int r, int s)
 {
-	const struct coll_peer_info *a = coll_comm_peer_info(comm, r), *b = coll_comm_peer_info(comm, s);
-	struct coll_transport_path path;
+	return coll_rails_path(comm->ctx, w, coll_comm_process(comm, r), coll_comm_process(comm, s));
+}
 
-	w->table.path(w->inst, a->transport[w->position].bytes, address_bytes(a, w->position),
-	              b->transport[w->position].bytes, address_bytes(b, w->position), &path);
+/* The paths of each rank to the first rank of another host: that of rank 0, or of its own host the next one. */
+static struct coll_transport_path *paths_out(const struct coll_comm *comm, const struct coll_opened_transport *w)
+{
+	struct coll_transport_path *path = malloc((size_t)comm->size * sizeof(*path));
+	int other = 0;
+
+	while (comm->rank_map.host_of[other] == 0)
+		other++;
+	for (int r = 0; path && r < comm->size; r++)
+		path[r] = path_between(comm, w, r, comm->rank_map.host_of[r] == 0 ? other : 0);
 	return path;
 }
 
-uint32_t coll_comm_streams(const struct coll_comm *comm, const struct coll_opened_transport *w)
+coll_status coll_comm_find_rails(const struct coll_comm *comm, const struct coll_opened_transport *w,
+                                 const struct coll_layout *layout, struct coll_rails **rails)
 {
-	uint32_t most = 0, hosts = 1; /* seen so far */
+	struct coll_rails_in in = {.ranks = comm->size,
+	                           .hosts = (int)comm->rank_map.hosts,
+	                           .host_of = comm->rank_map.host_of,
+	                           .order = layout ? layout->rank_at : NULL};
+	struct coll_transport_path *path;
 
-	for (int r = 1; r < comm->size; r++) {
-		uint32_t streams;
-
-		if (comm->rank_map.host_of[r] != hosts)
-			continue;
-		hosts++;
-		streams = path_between(comm, w, 0, r).streams;
-		most = streams > most ? streams : most;
-	}
-	return most;
+	*rails = NULL;
+	if (!w || comm->rank_map.hosts == 1)
+		return COLL_OK;
+	in.path = path = paths_out(comm, w);
+	if (path)
+		*rails = coll_rails_create(&in);
+	if (*rails)
+		(*rails)->over = w;
+	free(path);
+	return *rails ? COLL_OK : COLL_ERR_MEMORY;
 }
 
 /* Of how many other hosts the paths are looked at for the rate of a host's links. */
@@ -64,7 +69,8 @@ static bool rates_of_hosts(const struct coll_comm *comm, const struct coll_opene
 		uint32_t *rate = &rate_of[first[h]];
 
 		for (uint32_t i = 1; i < hosts && i <= HOSTS_LOOKED_AT; i++) {
-			const uint32_t mbps = path_between(comm, w, first[h], first[(h + i) % hosts]).mbps;
+			const struct coll_transport_path path = path_between(comm, w, first[h], first[(h + i) % hosts]);
+			const uint32_t mbps = coll_rails_mbps(&path);
 
 			*rate = mbps > *rate ? mbps : *rate;
 		}

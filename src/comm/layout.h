@@ -4,7 +4,7 @@
 #ifndef COLL_COMM_LAYOUT_H
 #define COLL_COMM_LAYOUT_H
 
-#include "context/context.h"
+#include "core/rails.h"
 
 struct coll_comm;
 struct coll_layout;
@@ -13,8 +13,9 @@ struct coll_layout;
 coll_status coll_comm_find_layout(const struct coll_comm *comm, const struct coll_opened_transport *w,
                                   struct coll_layout **layout);
 
-/* The most streams that a link between hosts has over w, by the addresses of the first rank of each: so all ranks find
- * the same. 0: one host. */
-uint32_t coll_comm_streams(const struct coll_comm *comm, const struct coll_opened_transport *w);
+/* The rails of its channels between hosts, by that layout; NULL on one host. Without memory this rank would choose
+ * otherwise than other ranks. */
+coll_status coll_comm_find_rails(const struct coll_comm *comm, const struct coll_opened_transport *w,
+                                 const struct coll_layout *layout, struct coll_rails **rails);
 
 #endif

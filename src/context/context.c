@@ -19,7 +19,9 @@
 #include "context/service.h"
 #include "control/gossip.h"
 #include "net/net.h"
+#include "topology/host_nics.h"
 #include "topology/nic.h"
+#include "topology/rates.h"
 #include "topology/topology.h"
 #include "transports/common/dummy.h"
 #include "transports/hook/hook.h"
@@ -89,9 +91,16 @@ static void env_log(void *ctx, int level, const char *format, ...)
 	va_end(ap);
 }
 
-static bool env_nic_facts(void *ctx, const char *device, struct coll_nic_facts *facts)
+static uint32_t env_nic_mbps(void *ctx, const char *nic)
 {
-	return coll_topology_nic_facts(COLL_TOPOLOGY_SYS, device, &facts->node, &facts->distance);
+	return coll_rates_of_nic(COLL_TOPOLOGY_SYS, nic);
+}
+
+static enum coll_nic_distance env_nic_distance(void *ctx, const char *nic)
+{
+	struct coll_context *c = ctx;
+
+	return (enum coll_nic_distance)coll_host_nics_crossing(c->nics, nic);
 }
 
 static int process_of(const struct coll_context *c, const struct coll_process_id *id)
@@ -174,7 +183,8 @@ static coll_status open_transport(struct coll_context *c, const struct coll_tran
 	                                 .setting = env_setting,
 	                                 .log = env_log,
 	                                 .link_down = env_link_down,
-	                                 .nic_facts = env_nic_facts};
+	                                 .nic_mbps = env_nic_mbps,
+	                                 .nic_distance = env_nic_distance};
 	size_t len = 0;
 	coll_status st;
 
@@ -211,13 +221,17 @@ static coll_status open_transport(struct coll_context *c, const struct coll_tran
 
 static coll_status open_transports(struct coll_context *c, struct coll_shared_group *group, struct coll_error_box *err)
 {
+	struct coll_host_nics nics = {.read = false};
 	coll_status st = check_list(c->settings.transports, err);
 
+	c->nics = &nics;
 	/* Open in the order of preference: every rank uses the first transport that reaches a peer. */
 	for (int turn = 0; turn < COLL_TRANSPORTS; turn++)
 		for (int i = 0; st == COLL_OK && i < COLL_TRANSPORTS; i++)
 			if (turn_of(c->settings.transports, i, group != NULL) == turn)
 				st = open_transport(c, coll_transports[i], i, group, err);
+	coll_host_nics_free(&nics);
+	c->nics = NULL;
 	if (st == COLL_OK && c->ntransports == 0 && c->size > 1)
 		st = coll_error_set(err, COLL_ERR_CONFIG,
 		                    "[COLL-1103] no transport of COLL_TRANSPORTS=%s can be used here",

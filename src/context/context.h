@@ -73,6 +73,8 @@ struct coll_inside_level {
 	uint32_t *group_of;
 };
 
+struct coll_host_nics;
+
 struct coll_context {
 	const struct coll_context_hooks *hooks;
 	struct coll_settings settings;
@@ -85,13 +87,13 @@ struct coll_context {
 	char host_id[64];
 
 	struct coll_opened_transport transports[COLL_TRANSPORTS];
-	int ntransports;
+	struct coll_host_nics *nics; /* while they are opened */
+	int ntransports, wake_fd;
 	struct coll_shared_group *group; /* if all ranks are in one process, else NULL */
 	struct coll_context *next_ended; /* in group->ended */
 	struct coll_process *processes;
 	pthread_mutex_t links_lock; /* guards processes[] */
 
-	int wake_fd;
 	struct coll_sleepers sleepers;
 	_Atomic uint64_t contended_until_ns; /* see coll_context_yield() */
 	struct coll_async *async;            /* operations in flight; from open to close */

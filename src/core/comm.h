@@ -158,15 +158,16 @@ struct coll_comm {
 	uint64_t id;
 	uint32_t epoch;
 	int rank, size;
+	uint32_t slots; /* agreed, as what is below */
 	struct coll_rank_map rank_map;
 	struct coll_layout *layout; /* NULL: nothing tells the ranks apart, or COLL_LAYOUT=flat */
+	struct coll_rails *rails;   /* NULL: one host, or no transport between hosts */
 	/* Time limits for waits on peers: see coll_comm_set_timeout(). Others while closing. Guarded as
 	 * the watchdog, which reads them. */
 	int timeout_ms, arrival_timeout_ms;
 
 	/* Agreed facts. */
 	size_t slot_bytes;
-	uint32_t slots;
 	struct coll_select_facts facts;
 	size_t intra_bytes; /* longest message that runs intranode; 0: none does */
 

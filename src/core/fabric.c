@@ -9,18 +9,36 @@
 
 #include "base/limits.h"
 #include "core/comm.h"
+#include "core/rails.h"
+
+/* The same at both ends. alive: the rails of the link that may be used. */
+static uint32_t rail_of(const struct coll_comm *comm, int process, struct coll_comm_lane lane,
+                        const struct coll_opened_transport *w, const struct coll_transport_path *alive)
+{
+	const struct coll_rails_channel c = {.from = comm->rank,
+	                                     .to = coll_comm_rank_of(comm, process),
+	                                     .turn = (unsigned)lane.number + lane.window,
+	                                     .alone = lane.alone};
+
+	return coll_rails_of(comm->rails && comm->rails->over == w ? comm->rails : NULL, alive, &c);
+}
 
 static coll_status open_channel(struct coll_comm *comm, int process, struct coll_comm_lane lane,
                                 enum coll_direction dir, struct coll_opened_transport **opened, void **channel,
                                 struct coll_error_box *box)
 {
-	const struct coll_channel_key key = {
+	struct coll_channel_key key = {
 	        .comm = comm->id, .epoch = comm->epoch, .lane = lane.number, .window = lane.window};
 	void *link;
 	const coll_status st = coll_context_link(comm->ctx, process, opened, &link, box);
 
 	if (st != COLL_OK && st != COLL_AGAIN)
 		return st;
+	if ((*opened)->caps.cross_host) {
+		const struct coll_transport_path all = coll_rails_path(comm->ctx, *opened, comm->ctx->rank, process);
+
+		key.rail = rail_of(comm, process, lane, *opened, &all);
+	}
 	return (*opened)->table.channel_open(link, &key, dir, lane.slot_bytes, lane.slots, channel);
 }
 
@@ -37,6 +55,7 @@ static coll_status open_endpoint(struct coll_comm_fabric *f, int peer, uint32_t 
 	const bool special = f->special.count > 0 && f->special.lane == lane;
 	const struct coll_comm_lane which = {.number = (uint16_t)(f->lane_base + lane),
 	                                     .window = (uint16_t)window,
+	                                     .alone = f == &comm->pairs || f == &comm->captured[1],
 	                                     .slot_bytes = special ? f->special.slot_bytes : comm->slot_bytes,
 	                                     .slots = special ? f->special.count : comm->slots};
 	struct coll_opened_transport *opened;

@@ -12,6 +12,7 @@ void coll_comm_fabric_close(struct coll_comm_fabric *f);
 /* One direction of one lane and window, of slots like these at both ends. */
 struct coll_comm_lane {
 	uint16_t number, window;
+	bool alone; /* see rails.h */
 	uint32_t slots;
 	size_t slot_bytes;
 };

@@ -55,18 +55,26 @@ struct coll_transport_caps {
 	uint32_t streams;       /* windows of a link go so many separate ways; 0, 1: they share one */
 };
 
-/* What a link between two processes is like. */
-struct coll_transport_path {
-	uint32_t
-	        streams; /* windows of the link go so many separate ways, each with the same share; 1: they share one */
-	uint32_t mbps;   /* of all together, one direction, in Mb/s; 0: unknown */
+enum { COLL_RAILS_MAX = 8 };
+
+/* One of the ways of a link that do not share a network card: a card of each process, in one network. */
+struct coll_transport_rail {
+	uint32_t network;    /* of other links, too, equal where the network is; 0: unknown */
+	uint32_t mbps;       /* one direction; 0: unknown */
+	uint8_t distance[2]; /* of each card from its process: enum coll_nic_distance */
 };
 
-/* Where a network device of this host is. */
-struct coll_nic_facts {
-	size_t size;
-	int node;     /* NUMA node; -1: unknown */
-	int distance; /* from the memory of the calling thread, 0: near or unknown; larger is farther */
+/* What a link between two processes is like. */
+struct coll_transport_path {
+	uint32_t rails; /* 1 to COLL_RAILS_MAX; several of a network are several connections in it */
+	struct coll_transport_rail rail[COLL_RAILS_MAX];
+};
+
+/* Of a network card from a process. */
+enum coll_nic_distance {
+	COLL_NIC_NEAR, /* or nobody knows */
+	COLL_NIC_OTHER_NODE,
+	COLL_NIC_OTHER_PACKAGE
 };
 
 /* What a context lends to its transports. Everything here outlives the instance. */
@@ -89,20 +97,25 @@ struct coll_transport_env {
 	 * COLL_ERR_MEMORY: only what uses the link is lost. */
 	void (*link_down)(void *ctx, const struct coll_process_id *peer, coll_status why, const char *cause);
 	void *hook; /* of a wrapping transport: its state, else NULL */
-	/* What the topology says of a network device, by the name that the system gives it ("mlx5_0",
-	 * "eth0"): a transport reads no topology itself. False: there is no such device, *facts is
-	 * untouched. Any thread; reads files, so it is for opening, not for the data path. NULL:
-	 * nothing is known (tests). */
-	bool (*nic_facts)(void *ctx, const char *device, struct coll_nic_facts *facts);
+	/* What the topology says of a network card, by the name that the system gives it ("eth0", "mlx5_0", of a port
+	 * "mlx5_0:1"): a transport reads no topology itself. Any thread; they read files, so they are for opening, not
+	 * for the data path. NULL: nothing is known (tests).
+	 * Its rate in one direction, in Mb/s, as the system reports it now; 0: unknown. */
+	uint32_t (*nic_mbps)(void *ctx, const char *nic);
+	/* How far it is from this process, or from its device if it has one. */
+	enum coll_nic_distance (*nic_distance)(void *ctx, const char *nic);
 };
 
 /* Names a channel on both ends. Used once: after either end has closed no channel of
- * this key and direction is opened again on the link. */
+ * this key and direction is opened again on the link. rail is no part of the name: it says
+ * which rail of the path carries the channel, and is the same at both ends. */
 struct coll_channel_key {
 	uint64_t comm; /* communicator id */
 	uint32_t epoch;
 	uint16_t lane;
 	uint16_t window;
+	uint32_t rail; /* in path()'s order, modulo their number */
+	uint32_t zero;
 };
 
 /* Travels with every frame and is checked by the receiver's engine before any
@@ -260,9 +273,10 @@ struct coll_transport {
 	coll_status (*mem_reg)(void *inst, struct coll_memory *mem);
 	void (*mem_dereg)(void *inst, struct coll_memory *mem);
 
-	/* What a link between the processes with these two addresses is like, this process one of them or not. Decided
-	 * from the two addresses and agreed settings, in either order, so that all ranks find the same for any two. An
-	 * address that makes no sense: one stream of unknown rate. */
+	/* What a link between the processes with these two addresses is like, this process one of them or not: all
+	 * rails that it will have. Decided from the two addresses and agreed settings, in either order (but for
+	 * distance[], which is as a and b), so that all ranks find the same for any two. An address that makes no
+	 * sense: one rail of unknown rate. */
 	void (*path)(void *inst, const void *a, size_t a_bytes, const void *b, size_t b_bytes,
 	             struct coll_transport_path *path);
 };

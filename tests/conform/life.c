@@ -54,13 +54,16 @@ TEST(life, a_path_is_the_same_for_both_ends)
 	          w.node[1]->address_len, &p);
 	w.t->path(w.node[1]->inst, w.node[1]->address, w.node[1]->address_len, w.node[0]->address,
 	          w.node[0]->address_len, &q);
-	CHECK(p.streams >= 1 && p.streams == q.streams && p.mbps == q.mbps);
+	CHECK(p.rails >= 1 && p.rails <= COLL_RAILS_MAX && p.rails == q.rails);
+	for (uint32_t i = 0; i < p.rails && i < q.rails; i++)
+		CHECK(p.rail[i].network == q.rail[i].network && p.rail[i].mbps == q.rail[i].mbps &&
+		      p.rail[i].distance[0] == q.rail[i].distance[1] && p.rail[i].distance[1] == q.rail[i].distance[0]);
 	memset(junk, 0xa5, sizeof(junk));
 	for (size_t len = 0; len <= sizeof(junk); len++) {
 		w.t->path(w.node[0]->inst, w.node[0]->address, w.node[0]->address_len, junk, len, &p);
-		CHECK(p.streams == 1 && p.mbps == 0);
+		CHECK(p.rails == 1 && p.rail[0].mbps == 0);
 		w.t->path(w.node[0]->inst, junk, len, w.node[0]->address, w.node[0]->address_len, &p);
-		CHECK(p.streams == 1 && p.mbps == 0);
+		CHECK(p.rails == 1 && p.rail[0].mbps == 0);
 	}
 	world_close(&w);
 }

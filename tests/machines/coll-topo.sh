@@ -31,14 +31,14 @@ expect 0 'NIC eth0: Ethernet, state unknown, rate 1000 Mb/s (assumed), PCI 16000
 expect 0 'levels: host > package' --xml "$two" --hosts 2
 expect 0 'package: 4 groups of 4 ranks: memory across is 2.1 times as far as inside (told)' --xml "$two" --hosts 2
 expect 0 'NICs in use: 2 of 3 NICs: the fastest equal ones, 25000 Mb/s (assumed)' --xml "$two"
-expect 0 'rail 1: eth2, 256 of 512 shares' --xml "$two"
+expect 0 'rail 1: eth2, 4 of 8 shares' --xml "$two"
 expect 0 'rank 3 11: core 3, NIC eth1: near the rank' --xml "$two" --hosts 2
 expect 0 'rank 6 7: core 3, NIC eth1: near the rank' --xml "$two" --hosts 2 --map cyclic
 expect 0 'rank 3: core 3, NIC eth2: in another package; nearer ones have their share of ranks' --xml "$two" --ranks 4
 expect 0 'levels: none' --xml "$two" --ranks 1
 expect 0 'package: no; not among the levels that are forced' --xml "$two" --hosts 2 --levels host
 expect 0 'NICs in use: 2 of 3 NICs: those whose rates are set' --xml "$two" --rates eth0:1000,eth1:250
-expect 0 'rail 0: eth0, 410 of 512 shares' --xml "$two" --rates eth0:1000,eth1:250
+expect 0 'rail 0: eth0, 32 of 40 shares' --xml "$two" --rates eth0:1000,eth1:250
 expect 0 'levels: site > host > package' --xml "$two" --hosts 4 --sites 2
 expect 0 'site: 2 groups of 16 ranks, uplink unknown' --xml "$two" --hosts 4 --sites 2
 expect 0 'site: 2 groups of 16 ranks, uplink 500 Mb/s (told)' --xml "$two" --hosts 4 --sites 2 --site-rate 500

@@ -165,7 +165,7 @@ static void dummy_mem_dereg(void *inst, struct coll_memory *mem)
 static void dummy_path(void *inst, const void *a, size_t a_bytes, const void *b, size_t b_bytes,
                        struct coll_transport_path *path)
 {
-	*path = (struct coll_transport_path){.streams = 1};
+	*path = (struct coll_transport_path){.rails = 1};
 }
 
 /* ---- No shared memory ---- */

@@ -1,16 +1,15 @@
 /*
- * See paths.h. Windows take turns on the shares of a link, so each share carries the same, and the slowest sets the
- * pace: n shares over a way of rate r carry r / n each, and k shares carry k times the least of these. A way that is
- * faster gets more shares, and one that is too slow to help gets none.
+ * See paths.h.
  */
 #include "transports/common/paths.h"
 
 #include <string.h>
 
-enum {
-	PARTS = 840,         /* the least that 1 to COLL_PATHS_SHARES_MAX divide: rates of shares are whole */
-	WORTHWHILE_PC = 103, /* more shares must gain so much, in percent of what fewer carry */
-};
+#include "base/hash.h"
+
+/* A link alone has eight shares at most (topology/spread.h), so a way that is slower than an eighth of another one would
+ * carry nothing of it; but its end would be that of the link. */
+enum { SLOWEST = 8 };
 
 bool coll_paths_same_network(const uint8_t *a, const uint8_t *b, unsigned bits)
 {
@@ -19,33 +18,43 @@ bool coll_paths_same_network(const uint8_t *a, const uint8_t *b, unsigned bits)
 	return memcmp(a, b, whole) == 0 && (rest == 0 || (a[whole] ^ b[whole]) >> (8 - rest) == 0);
 }
 
-/* Each share goes to the way that gives it most: for every number of shares this makes the slowest as fast as it
- * can be (the method of D'Hondt). The way of each share stays when there are more. */
-unsigned coll_paths_apportion(const uint32_t *mbps_of, unsigned count, unsigned set,
-                              unsigned which[COLL_PATHS_SHARES_MAX], uint32_t *mbps)
+uint32_t coll_paths_network(const uint8_t *ip, unsigned bits, uint32_t kind)
 {
-	const unsigned most = set > 0 ? set : COLL_PATHS_SHARES_MAX;
-	unsigned shares_of[COLL_PATHS_MAX] = {0}, shares = most;
-	uint64_t rate[COLL_PATHS_SHARES_MAX + 1] = {0}, best = 0;
+	uint8_t network[17] = {0};
 
-	for (unsigned k = 1; k <= most; k++) {
-		uint64_t each = 0;
+	memcpy(network, ip, (bits + 7) / 8);
+	if (bits % 8)
+		network[bits / 8] &= (uint8_t)(0xff << (8 - bits % 8));
+	network[16] = (uint8_t)bits;
+	return (uint32_t)coll_hash_bytes(kind, network, sizeof(network)) | 1;
+}
 
-		for (unsigned i = 0; i < count; i++) {
-			const uint64_t r = (uint64_t)mbps_of[i] * PARTS / (shares_of[i] + 1);
+unsigned coll_paths_worthwhile(const uint32_t *mbps_of, unsigned count, unsigned most, unsigned *which)
+{
+	uint32_t best = 0;
+	unsigned n = 0;
 
-			if (r > each) {
-				each = r;
-				which[k - 1] = i;
-			}
-		}
-		shares_of[which[k - 1]]++;
-		rate[k] = k * each;
-		best = rate[k] > best ? rate[k] : best;
+	for (unsigned i = 0; i < count; i++)
+		best = mbps_of[i] > best ? mbps_of[i] : best;
+	for (unsigned i = 0; i < count && n < most; i++)
+		if (mbps_of[i] > 0 && (uint64_t)mbps_of[i] * SLOWEST >= best)
+			which[n++] = i;
+	return n;
+}
+
+/* Each goes to the way that gives it most: for every number of connections this makes the slowest as fast as it can be
+ * (the method of D'Hondt). */
+void coll_paths_apportion(const uint32_t *mbps_of, unsigned count, unsigned connections, unsigned *which)
+{
+	unsigned given[COLL_PATHS_MAX] = {0};
+
+	for (unsigned k = 0; k < connections; k++) {
+		unsigned best = 0;
+
+		for (unsigned i = 1; i < count; i++)
+			if ((uint64_t)mbps_of[i] * (given[best] + 1) > (uint64_t)mbps_of[best] * (given[i] + 1))
+				best = i;
+		given[best]++;
+		which[k] = best;
 	}
-	for (unsigned k = most; k > 0 && set == 0; k--)
-		if (rate[k] * WORTHWHILE_PC >= best * 100)
-			shares = k;
-	*mbps = (uint32_t)(rate[shares] / PARTS);
-	return shares;
 }

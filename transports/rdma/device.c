@@ -125,7 +125,7 @@ struct candidate {
 	struct sockaddr_storage address;
 	char device[64], interface[24];
 	unsigned port, prefix;
-	int distance;         /* struct coll_nic_facts */
+	int distance;         /* enum coll_nic_distance */
 	const char *left_out; /* why it is not to be tried any more */
 };
 
@@ -141,7 +141,7 @@ struct search {
 };
 
 /* As the user says, of the port, the device or the interface, or else as the system does. */
-static uint32_t rate_of(const struct search *s, const struct candidate *c)
+static uint32_t rate_of(const struct rdma_inst *in, const struct search *s, const struct candidate *c)
 {
 	const char *names[] = {NULL, c->device, c->interface};
 	char full[80];
@@ -151,10 +151,7 @@ static uint32_t rate_of(const struct search *s, const struct candidate *c)
 	for (int i = 0; i < 3; i++)
 		if (coll_link_rate_of(s->rate, s->rates, names[i]) > 0)
 			return coll_link_rate_of(s->rate, s->rates, names[i]);
-	for (int i = 0; i < s->port_count; i++)
-		if (strcmp(s->ports[i].device, c->device) == 0 && s->ports[i].number == c->port)
-			return s->ports[i].mbps;
-	return 0;
+	return in->env.nic_mbps ? in->env.nic_mbps(in->env.ctx, full) : 0;
 }
 
 static void fill_spot(struct rdma_port *p, const struct rdma_cm_id *id, const struct search *s,
@@ -171,9 +168,8 @@ static void fill_spot(struct rdma_port *p, const struct rdma_cm_id *id, const st
 	                                .fabric = (uint8_t)id->verbs->device->transport_type & 7,
 	                                .layer = port->link_layer & 3,
 	                                .number = (uint8_t)c->port,
-	                                .mbps = rate_of(s, c)};
-	if (c->distance > 0)
-		spot->distance = c->distance < COLL_RDMA_DISTANCE_MAX ? (uint8_t)c->distance : COLL_RDMA_DISTANCE_MAX;
+	                                .mbps = rate_of(in, s, c)};
+	spot->distance = (uint8_t)c->distance;
 	if (spot->family == 4)
 		memcpy(spot->ip, &((const struct sockaddr_in *)(const void *)sa)->sin_addr, 4);
 	else
@@ -222,11 +218,12 @@ static bool fit(struct rdma_inst *in, struct rdma_cm_id *id, const struct sockad
 }
 
 /* What is not known is as near as anything. */
-static int distance_of(const struct rdma_inst *in, const char *device)
+static int distance_of(const struct rdma_inst *in, const struct candidate *c)
 {
-	struct coll_nic_facts facts = {.size = sizeof(facts)};
+	char full[80];
 
-	return in->env.nic_facts && in->env.nic_facts(in->env.ctx, device, &facts) ? facts.distance : 0;
+	snprintf(full, sizeof(full), "%s:%u", c->device, c->port);
+	return in->env.nic_distance ? (int)in->env.nic_distance(in->env.ctx, full) : 0;
 }
 
 static unsigned prefix_of(const struct sockaddr *mask)
@@ -274,7 +271,6 @@ static void look_at(struct rdma_inst *in, struct search *s, const struct ifaddrs
 		snprintf(c->interface, sizeof(c->interface), "%.23s", i->ifa_name);
 		c->port = id->port_num;
 		c->prefix = prefix_of(i->ifa_netmask);
-		c->distance = distance_of(in, c->device);
 		s->count++;
 	}
 	in->v.rdma_destroy_id(id);
@@ -396,6 +392,9 @@ coll_status coll_rdma_device_open(struct rdma_inst *in, char *why, size_t why_by
 			if (usable(i, families[f]))
 				look_at(in, s, i);
 	freeifaddrs(all);
+	/* It takes reading the machine, so it is asked where there is a choice. */
+	for (int i = 0; i < s->count && s->count > 1; i++)
+		s->found[i].distance = distance_of(in, &s->found[i]);
 	use_found(in, s);
 	tell_others(in, s);
 	free(s);

@@ -1,6 +1,6 @@
 /*
- * Pairs of ports: which of them two processes share, and which part of a link goes over each. Pure: the two
- * announcements decide, so both ends find the same.
+ * Pairs of ports: which of them two processes share. Pure: the two announcements decide, so both ends find the same.
+ * How much each of them carries is not decided here (src/core/rails.h).
  *
  * Two ports are a pair if they are of one kind and in one network; a port and a network are in one pair only. Where no
  * two are in one network, routers may join them: then the first two of one kind are the only pair.
@@ -9,13 +9,15 @@
 
 #include <string.h>
 
+#include "transports/common/paths.h"
+
 struct pair {
 	unsigned a, b; /* ports of the process of lower id, and of the other one */
 	uint32_t mbps;
-	unsigned distance;
 };
 
-static_assert((int)COLL_RDMA_PORTS <= COLL_PATHS_MAX, "each port is in one pair at most");
+static_assert((int)COLL_RDMA_PORTS <= COLL_PATHS_MAX && (int)COLL_RDMA_PORTS <= COLL_RAILS_MAX,
+              "each port is in one pair at most");
 
 static bool same_kind(const struct coll_rdma_spot *a, const struct coll_rdma_spot *b)
 {
@@ -33,20 +35,12 @@ static struct pair pair_of(const struct coll_rdma_peer_info *x, unsigned a, cons
 {
 	const struct coll_rdma_spot *s = &x->port[a], *t = &y->port[b];
 
-	return (struct pair){a, b, s->mbps < t->mbps ? s->mbps : t->mbps, (unsigned)s->distance + t->distance};
+	return (struct pair){a, b, s->mbps < t->mbps ? s->mbps : t->mbps};
 }
 
 static bool overlaps(const struct coll_rdma_peer_info *x, const struct pair *p, const struct pair *q)
 {
 	return p->a == q->a || p->b == q->b || same_network(&x->port[p->a], &x->port[q->a]);
-}
-
-/* Nearest first; those that are equally near stay as they are. */
-static void insert(struct pair pair[COLL_RDMA_PORTS], unsigned count, struct pair p)
-{
-	for (; count > 0 && pair[count - 1].distance > p.distance; count--)
-		pair[count] = pair[count - 1];
-	pair[count] = p;
 }
 
 static unsigned find_pairs(const struct coll_rdma_peer_info *x, const struct coll_rdma_peer_info *y,
@@ -61,7 +55,7 @@ static unsigned find_pairs(const struct coll_rdma_peer_info *x, const struct col
 		for (unsigned i = 0; i < count && usable; i++)
 			usable = !overlaps(x, &pair[i], &p);
 		if (usable)
-			insert(pair, count++, p);
+			pair[count++] = p;
 	}
 	for (unsigned k = 0; k < x->count * y->count && count == 0; k++)
 		if (same_kind(&x->port[k / y->count], &y->port[k % y->count]))
@@ -69,38 +63,17 @@ static unsigned find_pairs(const struct coll_rdma_peer_info *x, const struct col
 	return count;
 }
 
-/* Which pair has which share. Rates that nobody knows are taken for equal. */
-static unsigned share_out(const struct pair *pair, unsigned pairs, unsigned which[COLL_PATHS_SHARES_MAX],
-                          uint32_t *mbps)
+/* Rates that nobody knows are taken for equal. */
+static unsigned worthwhile(const struct pair *pair, unsigned pairs, unsigned which[COLL_RDMA_PORTS])
 {
 	uint32_t mbps_of[COLL_RDMA_PORTS];
 	bool known = false;
-	unsigned shares;
 
 	for (unsigned i = 0; i < pairs; i++)
 		known |= pair[i].mbps > 0;
 	for (unsigned i = 0; i < pairs; i++)
 		mbps_of[i] = known ? pair[i].mbps : 1;
-	shares = coll_paths_apportion(mbps_of, pairs, 0, which, mbps);
-	if (!known)
-		*mbps = 0;
-	return shares;
-}
-
-/* The rail of this pair, which is made if it has none. */
-static unsigned rail_of(struct coll_rdma_route *r, const struct pair *p, bool first)
-{
-	const unsigned here = first ? p->a : p->b, there = first ? p->b : p->a;
-	unsigned i = 0;
-
-	while (i < r->rails && r->rail[i].here != here)
-		i++;
-	if (i == r->rails) {
-		r->rail[i].here = here;
-		r->rail[i].there = there;
-		r->rails++;
-	}
-	return i;
+	return coll_paths_worthwhile(mbps_of, pairs, COLL_RDMA_PORTS, which);
 }
 
 void coll_rdma_route_find(const struct coll_rdma_peer_info *self, const struct coll_rdma_peer_info *peer,
@@ -110,14 +83,32 @@ void coll_rdma_route_find(const struct coll_rdma_peer_info *self, const struct c
 	const bool first = memcmp(&self->id, &peer->id, sizeof(self->id)) < 0;
 	struct pair pair[COLL_RDMA_PORTS];
 	const unsigned pairs = find_pairs(first ? self : peer, first ? peer : self, pair);
-	unsigned which[COLL_PATHS_SHARES_MAX];
+	unsigned which[COLL_RDMA_PORTS];
 
-	*route = (struct coll_rdma_route){.alike = true};
-	if (pairs == 0)
-		return;
-	route->shares = share_out(pair, pairs, which, &route->mbps);
-	for (unsigned i = 0; i < route->shares; i++) {
-		route->rail_of[i] = (uint8_t)rail_of(route, &pair[which[i]], first);
-		route->alike &= pair[which[i]].distance == pair[which[0]].distance;
+	*route = (struct coll_rdma_route){.rails = worthwhile(pair, pairs, which)};
+	for (unsigned i = 0; i < route->rails; i++) {
+		const struct pair *p = &pair[which[i]];
+
+		route->rail[i].here = first ? p->a : p->b;
+		route->rail[i].there = first ? p->b : p->a;
+	}
+}
+
+static uint32_t network_of(const struct coll_rdma_spot *s)
+{
+	return coll_paths_network(s->ip, s->prefix, (uint32_t)s->fabric << 16 | (uint32_t)s->layer << 8 | s->family);
+}
+
+void coll_rdma_route_path(const struct coll_rdma_route *route, const struct coll_rdma_peer_info *self,
+                          const struct coll_rdma_peer_info *peer, struct coll_transport_path *path)
+{
+	path->rails = route->rails > 0 ? route->rails : 1;
+	for (unsigned i = 0; i < route->rails; i++) {
+		const struct coll_rdma_spot *s = &self->port[route->rail[i].here],
+		                            *t = &peer->port[route->rail[i].there];
+
+		path->rail[i] = (struct coll_transport_rail){same_network(s, t) ? network_of(s) : 0,
+		                                             s->mbps < t->mbps ? s->mbps : t->mbps,
+		                                             {s->distance, t->distance}};
 	}
 }

@@ -1,6 +1,6 @@
 /*
- * Which ports are paired, which part of a link goes over each pair, and that both ends find the same; what is
- * announced, and what is not believed.
+ * Which ports are paired, which pairs are rails, and that both ends find the same; what is announced, and what is not
+ * believed.
  */
 #include "transports/rdma/pairs.h"
 
@@ -46,8 +46,7 @@ static bool mirrored(const struct coll_rdma_peer_info *a, const struct coll_rdma
 
 	coll_rdma_route_find(a, b, &p);
 	coll_rdma_route_find(b, a, &q);
-	same = p.rails == q.rails && p.shares == q.shares && p.mbps == q.mbps && p.alike == q.alike &&
-	       memcmp(p.rail_of, q.rail_of, sizeof(p.rail_of)) == 0;
+	same = p.rails == q.rails;
 	for (unsigned i = 0; i < p.rails && same; i++)
 		same = p.rail[i].here == q.rail[i].there && p.rail[i].there == q.rail[i].here;
 	return same;
@@ -63,13 +62,13 @@ static struct coll_rdma_route route(const struct want *x, unsigned nx, const str
 	return r;
 }
 
-/* Of the shares, how many go by our port i. */
+/* How many rails go by our port i. */
 static unsigned over(const struct coll_rdma_route *r, unsigned port)
 {
 	unsigned n = 0;
 
-	for (unsigned i = 0; i < r->shares; i++)
-		n += r->rail[r->rail_of[i]].here == port;
+	for (unsigned i = 0; i < r->rails; i++)
+		n += r->rail[i].here == port;
 	return n;
 }
 
@@ -81,11 +80,11 @@ TEST(pairs, a_pair_is_a_network_and_two_ports_of_their_own)
 	struct coll_rdma_route r;
 
 	r = route(two, 2, two, 2);
-	CHECK(r.rails == 2 && r.shares == 2 && over(&r, 0) == 1 && over(&r, 1) == 1 && r.mbps == 2000 && r.alike);
+	CHECK(r.rails == 2 && over(&r, 0) == 1 && over(&r, 1) == 1);
 	r = route(two, 2, turned, 2);
-	CHECK(r.rails == 2 && r.shares == 2 && r.rail[0].there == 1 && r.rail[1].there == 0);
+	CHECK(r.rails == 2 && r.rail[0].there == 1 && r.rail[1].there == 0);
 	r = route(two, 2, two + 1, 1);
-	CHECK(r.rails == 1 && r.shares == 1 && r.rail[0].here == 1 && r.mbps == 1000, "one reaches the peer");
+	CHECK(r.rails == 1 && r.rail[0].here == 1, "one reaches the peer");
 	r = route(same, 2, same, 2);
 	CHECK(r.rails == 1, "a network carries one pair");
 	r = route(two, 2, six, 2);
@@ -93,43 +92,53 @@ TEST(pairs, a_pair_is_a_network_and_two_ports_of_their_own)
 	r = route(two, 2, apart, 2);
 	CHECK(r.rails == 1 && r.rail[0].here == 0 && r.rail[0].there == 0, "routers may join the first ones");
 	r = route(two, 2, ib, 1);
-	CHECK(r.rails == 0 && r.shares == 0, "of different kinds");
+	CHECK(r.rails == 0, "of different kinds");
 }
 
-TEST(pairs, shares_follow_the_rates)
+TEST(pairs, what_is_worth_a_rail)
 {
 	static const struct {
 		struct want want[4];
-		unsigned count, rails, shares, over[4], mbps;
+		unsigned count, rails, over[4];
 	} cases[] = {
-	        {{{0, 1000}, {1, 250}}, 2, 2, 5, {4, 1}, 1250},
-	        {{{0, 250}, {1, 1000}}, 2, 2, 5, {1, 4}, 1250},
-	        {{{0, 1000}, {1, 500}, {2, 1000}}, 3, 3, 5, {2, 1, 2}, 2500},
-	        {{{0, 100000}, {1, 1000}}, 2, 1, 1, {1, 0}, 100000},
-	        {{{0, 400000}, {1, 400000}, {2, 400000}, {3, 400000}}, 4, 4, 4, {1, 1, 1, 1}, 1600000},
+	        {{{0, 1000}, {1, 250}}, 2, 2, {1, 1}},
+	        {{{0, 1000}, {1, 500}, {2, 1000}}, 3, 3, {1, 1, 1}},
+	        {{{0, 100000}, {1, 1000}}, 2, 1, {1, 0}},
+	        {{{0, 1000}, {1, 100000}}, 2, 1, {0, 1}},
+	        {{{0, 400000}, {1, 400000}, {2, 400000}, {3, 400000}}, 4, 4, {1, 1, 1, 1}},
 	        /* Where nobody knows a rate all are equal; what is not known is not used beside what is. */
-	        {{{0, 0}, {1, 0}, {2, 0}}, 3, 3, 3, {1, 1, 1}, 0},
-	        {{{0, 0}, {1, 1000}}, 2, 1, 1, {0, 1}, 1000},
+	        {{{0, 0}, {1, 0}, {2, 0}}, 3, 3, {1, 1, 1}},
+	        {{{0, 0}, {1, 1000}}, 2, 1, {0, 1}},
 	};
 
 	for (unsigned i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		const struct coll_rdma_route r = route(cases[i].want, cases[i].count, cases[i].want, cases[i].count);
 
-		CHECK(r.rails == cases[i].rails && r.shares == cases[i].shares && r.mbps == cases[i].mbps,
-		      "case %u: %u rails, %u shares, %u Mb/s", i, r.rails, r.shares, r.mbps);
+		CHECK(r.rails == cases[i].rails, "case %u: %u rails", i, r.rails);
 		for (unsigned k = 0; k < cases[i].count; k++)
 			CHECK(over(&r, k) == cases[i].over[k], "case %u, port %u: %u", i, k, over(&r, k));
 	}
 }
 
-TEST(pairs, the_nearest_pair_is_first)
+/* Rails of a path: networks, rates of the slower end, distances of both. */
+TEST(pairs, rails_of_a_path)
 {
-	const struct want x[] = {{1, 1000}, {2, 1000, 5}, {3, 1000, 5}}, y[] = {{3, 1000}, {2, 1000}, {1, 1000, 20}};
-	const struct coll_rdma_route r = route(x, 3, y, 3);
+	const struct want x[] = {{1, 1000}, {2, 1000, 2}, {3, 1000, 1}}, y[] = {{3, 500}, {2, 1000}, {1, 1000, 2}};
+	const struct coll_rdma_peer_info a = host(1, x, 3), b = host(2, y, 3);
+	struct coll_transport_path p, q;
+	struct coll_rdma_route r;
 
-	CHECK(r.rails == 3 && !r.alike);
-	CHECK(r.rail[0].here == 1 && r.rail[1].here == 2 && r.rail[2].here == 0, "%u %u %u", r.rail[0].here,
-	      r.rail[1].here, r.rail[2].here);
+	coll_rdma_route_find(&a, &b, &r);
+	coll_rdma_route_path(&r, &a, &b, &p);
+	coll_rdma_route_find(&b, &a, &r);
+	coll_rdma_route_path(&r, &b, &a, &q);
+	CHECK(p.rails == 3 && q.rails == 3);
+	for (int i = 0; i < 3; i++) {
+		CHECK(p.rail[i].network == q.rail[i].network && p.rail[i].network != p.rail[(i + 1) % 3].network);
+		CHECK(p.rail[i].distance[0] == x[i].distance && p.rail[i].distance[1] == y[2 - i].distance);
+		CHECK(q.rail[i].distance[0] == p.rail[i].distance[1] && q.rail[i].distance[1] == p.rail[i].distance[0]);
+		CHECK(p.rail[i].mbps == (i == 2 ? 500 : 1000));
+	}
 }
 
 static void any_port(struct coll_rng *rng, struct want *w)
@@ -205,7 +214,7 @@ TEST(address, anything_may_come)
 			p[coll_rng_below(&rng, (uint32_t)n)] = (unsigned char)coll_rng_below(&rng, 256);
 		if (coll_rdma_address_decode(&b, p, n)) {
 			coll_rdma_route_find(&a, &b, &r);
-			CHECK(r.rails <= 2 && r.shares <= COLL_PATHS_SHARES_MAX);
+			CHECK(r.rails <= 2);
 			for (unsigned i = 0; i < r.rails; i++)
 				CHECK(r.rail[i].here < a.count && r.rail[i].there < b.count);
 		}

@@ -10,23 +10,6 @@
 #include <string.h>
 
 #include "base/first_line.h"
-#include "base/link_rates.h"
-
-/* The point is one whatever the program's locale. */
-unsigned coll_rdma_ports_mbps(const char *rate)
-{
-	char *end;
-	const unsigned long whole = strtoul(rate, &end, 10);
-	unsigned long mbps = whole * 1000;
-
-	if (end == rate || whole > COLL_LINK_RATE_MAX / 1000)
-		return 0;
-	if (end[0] == '.' && end[1] >= '0' && end[1] <= '9') {
-		mbps += (unsigned long)(end[1] - '0') * 100;
-		end += 2;
-	}
-	return strncmp(end, " Gb/sec", 7) == 0 ? (unsigned)mbps : 0;
-}
 
 /* "4: ACTIVE" is ACTIVE. */
 static void read_state(const char *sys, struct coll_rdma_port *p)
@@ -41,7 +24,6 @@ static void read_state(const char *sys, struct coll_rdma_port *p)
 	coll_first_line(p->layer, sizeof(p->layer), "%s/class/infiniband/%s/ports/%u/link_layer", sys, p->device,
 	                p->number);
 	coll_first_line(p->rate, sizeof(p->rate), "%s/class/infiniband/%s/ports/%u/rate", sys, p->device, p->number);
-	p->mbps = coll_rdma_ports_mbps(p->rate);
 }
 
 static int by_name(const struct dirent **a, const struct dirent **b)

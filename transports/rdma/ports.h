@@ -16,7 +16,6 @@ struct coll_rdma_port {
 	unsigned number;
 	bool active;
 	char state[24], layer[24], rate[40];
-	unsigned mbps; /* of that rate; 0: it is none */
 };
 
 struct coll_rdma_gid {
@@ -25,8 +24,6 @@ struct coll_rdma_gid {
 
 enum { COLL_RDMA_PORTS_MAX = 64 };
 
-/* "2.5 Gb/sec (1X SDR)" is 2500; 0: it is no such text. */
-unsigned coll_rdma_ports_mbps(const char *rate);
 /* In order of their names; how many. */
 int coll_rdma_ports_list(const char *sys, struct coll_rdma_port *ports, int max);
 /* False: the port has no such GID. */

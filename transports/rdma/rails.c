@@ -1,7 +1,7 @@
 /*
  * A link of several connections. Each is a rail over one pair of ports: an rdma_link of its own in the table, with its
  * own handshake, queue, channels, credits and lock, under the peer's id and the rail's number. The first is the link
- * that users hold; it points to the others. A channel belongs to one rail, which both ends derive from its key, so
+ * that users hold; it points to the others. A channel belongs to one rail, which its key names, so
  * nothing has to be reordered, and a rail that breaks is mended as if it were alone.
  *
  * Invariant: the rails of a link are opened together and closed together. When one has broken for good the link is
@@ -13,7 +13,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/hash.h"
 #include "base/log.h"
 #include "transports/rdma/device.h"
 #include "transports/rdma/link.h"
@@ -75,11 +74,6 @@ static unsigned take_rails(struct rdma_link *l, const struct coll_rdma_peer_info
 	return n;
 }
 
-static uint64_t hash_of(const struct coll_process_id *id)
-{
-	return coll_hash_combine(id->word[0], id->word[1]);
-}
-
 /* Count one handle more; l has its rails from the first on. False: some cannot be had. */
 static bool hold(struct rdma_link *l, const struct coll_rdma_peer_info *peer, const struct coll_rdma_route *route)
 {
@@ -91,12 +85,7 @@ static bool hold(struct rdma_link *l, const struct coll_rdma_peer_info *peer, co
 	l->base.opens++;
 	if (first) {
 		memcpy(l->rail, rail, sizeof(rail));
-		memcpy(l->rail_of, route->rail_of, sizeof(l->rail_of));
 		l->rails = count;
-		l->shares = route->shares;
-		/* A sum, so that it is the same at both ends. What is far comes last. */
-		if (route->alike)
-			l->first_share = (unsigned)((hash_of(&l->inst->env.self) + hash_of(&peer->id)) % route->shares);
 	}
 	pthread_mutex_unlock(&l->base.lock);
 	/* One that the peer made may have ended since it was taken. */
@@ -118,8 +107,7 @@ coll_status coll_rdma_rails_open(struct rdma_inst *in, const struct coll_rdma_pe
 		rdma_log(in, COLL_LOG_ERROR, "[COLL-6506] rdma: no port of the peer is of the kind of one of ours");
 		return COLL_ERR_PEER_DEAD;
 	}
-	rdma_log(in, COLL_LOG_DEBUG, "rdma: a link of %u rails in %u shares, %u Mb/s together", route.rails,
-	         route.shares, route.mbps);
+	rdma_log(in, COLL_LOG_DEBUG, "rdma: a link of %u rails", route.rails);
 	pthread_mutex_lock(&in->links.lock);
 	l = take_rail(in, &peer->id, 0);
 	held = l && hold(l, peer, &route);
@@ -132,11 +120,9 @@ coll_status coll_rdma_rails_open(struct rdma_inst *in, const struct coll_rdma_pe
 
 /* ---- one link to those outside ---------------------------------------------------- */
 
-/* Lanes and windows are used side by side. All links of a host begin with lane 0 and window 0, so each begins with a
- * share of its own, unless one port is nearer than others. */
 struct rdma_link *coll_rdma_rails_of(struct rdma_link *l, const struct coll_channel_key *key)
 {
-	return l->rails > 1 ? l->rail[l->rail_of[((unsigned)key->lane + key->window + l->first_share) % l->shares]] : l;
+	return l->rails > 1 ? l->rail[key->rail % l->rails] : l;
 }
 
 /* Up when all are. A rail that is still connecting delays no other: the frames of its channels wait in its queue. */

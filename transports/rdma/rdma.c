@@ -290,12 +290,11 @@ static void rdma_path(void *inst, const void *a, size_t a_bytes, const void *b, 
 	struct coll_rdma_peer_info x, y;
 	struct coll_rdma_route route;
 
-	*path = (struct coll_transport_path){.streams = 1};
+	*path = (struct coll_transport_path){.rails = 1};
 	if (!coll_rdma_address_decode(&x, a, a_bytes) || !coll_rdma_address_decode(&y, b, b_bytes))
 		return;
 	coll_rdma_route_find(&x, &y, &route);
-	if (route.rails > 0)
-		*path = (struct coll_transport_path){.streams = route.shares, .mbps = route.mbps};
+	coll_rdma_route_path(&route, &x, &y, path);
 }
 
 /* ---- progress ------------------------------------------------------------------------- */

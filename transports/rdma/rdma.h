@@ -25,7 +25,6 @@
 #include "transport/transport.h"
 #include "transports/common/id_table.h"
 #include "transports/common/link_table.h"
-#include "transports/common/paths.h"
 #include "transports/common/pending.h"
 #include "transports/common/reactor.h"
 #include "transports/rdma/verbs.h"
@@ -219,8 +218,6 @@ struct rdma_link {
 	 * and closed. A rail is in use from then on until its own link is closed. */
 	struct rdma_link *rail[RDMA_RAILS_MAX];
 	unsigned rails; /* 0: not open */
-	uint8_t rail_of[COLL_PATHS_SHARES_MAX];
-	unsigned shares, first_share;
 	bool down_told; /* its users know, or will, that it has broken */
 	/* Of each: 1 + the number of the rail that the peer has lost, and whether it was told of one here. */
 	unsigned lost;

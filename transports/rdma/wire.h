@@ -13,9 +13,9 @@
 #include "transport/transport.h"
 
 #define COLL_RDMA_MAGIC   0x52444d41u /* "RDMA" in the byte order of its writer */
-#define COLL_RDMA_VERSION 6u
+#define COLL_RDMA_VERSION 7u
 
-enum { COLL_RDMA_PORTS = 8, COLL_RDMA_DEVICE_BYTES = 16, COLL_RDMA_DISTANCE_MAX = 255 };
+enum { COLL_RDMA_PORTS = 8, COLL_RDMA_DEVICE_BYTES = 16 };
 
 /* One port of a process: an RDMA port with an address. */
 struct coll_rdma_spot {
@@ -26,7 +26,7 @@ struct coll_rdma_spot {
 	uint8_t fabric;   /* enum ibv_transport_type */
 	uint8_t layer;    /* InfiniBand or Ethernet, as ibv_port_attr */
 	uint8_t number;   /* of the device's ports */
-	uint8_t distance; /* from the process's memory; 0: near or unknown */
+	uint8_t distance; /* from the process: enum coll_nic_distance */
 	uint32_t mbps;    /* 0: unknown */
 	char device[COLL_RDMA_DEVICE_BYTES];
 };

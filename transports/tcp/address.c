@@ -1,7 +1,7 @@
 /*
  * Addresses: which of this host's IP addresses are announced, whether two
  * processes can reach each other, and in what order the addresses of a peer are
- * tried. Text of the announcement: a fixed part, then 11 or 23 bytes per
+ * tried. Text of the announcement: a fixed part, then 12 or 24 bytes per
  * candidate. Everything that comes from a peer is checked; nothing here opens a
  * connection (a UDP socket is connected to ask the kernel for a route, no packet
  * leaves).
@@ -10,22 +10,19 @@
 
 #include <arpa/inet.h>
 #include <ifaddrs.h>
-#include <linux/ethtool.h>
-#include <linux/sockios.h>
 #include <net/if.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "base/hash.h"
 #include "base/link_rates.h"
 #include "tcp.h"
 
-enum { ADDRESS_FIXED_BYTES = 4 + 8 + 8 + 16, CANDIDATE_FIXED_BYTES = 1 + 2 + 1 + 3, INTERFACES_MAX = 64 };
+enum { ADDRESS_FIXED_BYTES = 4 + 8 + 8 + 16, CANDIDATE_FIXED_BYTES = 1 + 2 + 1 + 3 + 1, INTERFACES_MAX = 64 };
 
-static const unsigned char address_magic[3] = {'T', 'C', 3};
+static const unsigned char address_magic[3] = {'T', 'C', 4};
 
 /* ---- this host ------------------------------------------------------- */
 
@@ -134,21 +131,9 @@ static unsigned prefix_of(const struct sockaddr *mask)
 	return n;
 }
 
-/* As the driver says; 0: it does not. Asked of a socket: what is mounted at /sys may be of
- * another network namespace. */
-static uint32_t reported_mbps(const char *name)
+static uint32_t reported_mbps(const struct coll_transport_env *env, const char *name)
 {
-	struct ethtool_cmd cmd = {.cmd = ETHTOOL_GSET};
-	struct ifreq request = {.ifr_data = (void *)&cmd};
-	const int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-	uint32_t mbit = 0;
-
-	snprintf(request.ifr_name, sizeof(request.ifr_name), "%s", name);
-	if (fd >= 0 && ioctl(fd, SIOCETHTOOL, &request) == 0)
-		mbit = (uint32_t)cmd.speed_hi << 16 | cmd.speed; /* ethtool_cmd_speed() shifts an int too far */
-	if (fd >= 0)
-		close(fd);
-	return mbit == (uint32_t)SPEED_UNKNOWN ? 0 : mbit;
+	return env && env->nic_mbps ? env->nic_mbps(env->ctx, name) : 0;
 }
 
 static void append(struct coll_tcp_address *a, const struct ifaddrs *i, const struct coll_tcp_allowed *allowed)
@@ -162,7 +147,7 @@ static void append(struct coll_tcp_address *a, const struct ifaddrs *i, const st
 	c->prefix = (uint8_t)prefix_of(i->ifa_netmask);
 	c->interface = (uint8_t)(if_nametoindex(i->ifa_name) % INTERFACES_MAX);
 	snprintf(c->name, sizeof(c->name), "%s", i->ifa_name);
-	c->mbps = mbps > 0 ? mbps : reported_mbps(i->ifa_name);
+	c->mbps = mbps > 0 ? mbps : reported_mbps(allowed->env, i->ifa_name);
 	if (c->mbps > COLL_LINK_RATE_MAX)
 		c->mbps = COLL_LINK_RATE_MAX;
 	if (c->ip6)
@@ -183,6 +168,19 @@ static void append_all(struct coll_tcp_address *a, const struct ifaddrs *all, co
 			    admits(allowed->interfaces, i->ifa_name))
 				append(a, i, allowed);
 	}
+}
+
+/* It takes reading the machine, so it is asked where there is a choice. */
+static void find_distances(struct coll_tcp_address *a, const struct coll_transport_env *env)
+{
+	bool several = false;
+
+	for (unsigned i = 1; i < a->count; i++)
+		several = several ||
+		          (!a->candidate[i].loopback && a->candidate[i].interface != a->candidate[0].interface);
+	for (unsigned i = 0; several && env && env->nic_distance && i < a->count; i++)
+		if (!a->candidate[i].loopback)
+			a->candidate[i].distance = (uint8_t)env->nic_distance(env->ctx, a->candidate[i].name);
 }
 
 coll_status coll_tcp_address_local(struct coll_tcp_address *a, const struct coll_tcp_allowed *allowed, char *why,
@@ -208,6 +206,7 @@ coll_status coll_tcp_address_local(struct coll_tcp_address *a, const struct coll
 		         allowed->interfaces[0] ? " matches COLL_INTERFACE=" : "", allowed->interfaces);
 		return COLL_ERR_CONFIG;
 	}
+	find_distances(a, allowed->env);
 	return COLL_OK;
 }
 
@@ -233,6 +232,7 @@ coll_status coll_tcp_address_encode(const struct coll_tcp_address *a, void *buf,
 		p[at + 4] = (unsigned char)c->mbps;
 		p[at + 5] = (unsigned char)(c->mbps >> 8);
 		p[at + 6] = (unsigned char)(c->mbps >> 16);
+		p[at + 7] = c->distance;
 		memcpy(p + at + CANDIDATE_FIXED_BYTES, c->ip, ip);
 		at += CANDIDATE_FIXED_BYTES + ip;
 		count++;
@@ -270,6 +270,7 @@ bool coll_tcp_address_decode(struct coll_tcp_address *a, const void *buf, size_t
 		c->interface = p[at] >> 2;
 		c->prefix = p[at + 3];
 		c->mbps = (uint32_t)p[at + 4] | (uint32_t)p[at + 5] << 8 | (uint32_t)p[at + 6] << 16;
+		c->distance = p[at + 7];
 		ip = c->ip6 ? 16 : 4;
 		if (c->prefix > 8 * ip || c->mbps > COLL_LINK_RATE_MAX || at + CANDIDATE_FIXED_BYTES + ip > len_bytes)
 			return false;

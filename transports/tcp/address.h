@@ -11,8 +11,9 @@
 struct coll_tcp_allowed {
 	const char *interfaces; /* "eth0,eth1", "^docker0", "" */
 	bool ip6;
-	struct coll_link_rate rate[COLL_LINK_RATES_MAX]; /* instead of what the driver says */
+	struct coll_link_rate rate[COLL_LINK_RATES_MAX]; /* instead of what the system says */
 	int rates;
+	const struct coll_transport_env *env; /* whom to ask about interfaces; NULL: nobody */
 };
 
 /* The addresses of this process that are allowed and can be used now. why: one line on failure. */

@@ -99,8 +99,10 @@ void coll_tcp_channel_meet(struct tcp_sender *s)
 
 const char *coll_tcp_channel_granted(struct tcp_link *l, const struct coll_tcp_head *head)
 {
-	const struct coll_channel_key key = {head->sequence, head->signature, (uint16_t)(head->index >> 16),
-	                                     (uint16_t)head->index};
+	const struct coll_channel_key key = {.comm = head->sequence,
+	                                     .epoch = head->signature,
+	                                     .lane = (uint16_t)(head->index >> 16),
+	                                     .window = (uint16_t)head->index};
 	struct tcp_grant *g;
 
 	if (head->channel >= TCP_CHANNELS_MAX || head->credits < 2 || head->credits > TCP_CHANNELS_MAX)

@@ -1,7 +1,7 @@
 /*
  * Pairs of interfaces: which of them two processes share, and how many sockets of a link go over each. Pure: the two
- * announcements and the agreed number of sockets decide, so both ends find the same. Each socket carries the same share
- * (transports/common/paths.c).
+ * announcements and the agreed number of sockets decide, so both ends find the same. How much each of them carries is
+ * not decided here (src/core/rails.h).
  */
 #include "transports/tcp/pairs.h"
 
@@ -12,8 +12,7 @@
 #include "transports/common/paths.h"
 #include "transports/tcp/address.h"
 
-static_assert((int)TCP_RAILS_MAX == COLL_PATHS_SHARES_MAX && (int)TCP_CANDIDATES_MAX <= COLL_PATHS_MAX,
-              "sockets are shares of pairs");
+static_assert((int)TCP_RAILS_MAX == COLL_RAILS_MAX && (int)TCP_CANDIDATES_MAX <= COLL_PATHS_MAX, "sockets are rails");
 
 static bool same_network(const struct coll_tcp_candidate *a, const struct coll_tcp_candidate *b)
 {
@@ -62,20 +61,38 @@ void coll_tcp_route_find(const struct coll_tcp_address *self, const struct coll_
 	struct coll_tcp_pair all[TCP_CANDIDATES_MAX];
 	const unsigned pairs = find_pairs(first ? self : peer, first ? peer : self, all);
 	uint32_t mbps_of[TCP_CANDIDATES_MAX];
-	unsigned which[TCP_RAILS_MAX], known = 0;
+	unsigned which[TCP_RAILS_MAX], worth;
 
 	*route = (struct coll_tcp_route){.sockets = set > 0 ? set : 1};
-	for (unsigned i = 0; i < pairs; i++) {
+	for (unsigned i = 0; i < pairs; i++)
 		mbps_of[i] = pair_mbps(&all[i]);
-		known += mbps_of[i] > 0;
-	}
-	if (known == 0) /* interfaces that say nothing are not taken for equal */
+	worth = coll_paths_worthwhile(mbps_of, pairs, TCP_RAILS_MAX, which);
+	if (worth == 0) /* interfaces that say nothing are not taken for equal */
 		return;
-	route->sockets = coll_paths_apportion(mbps_of, pairs, set, which, &route->mbps);
+	if (set > 0)
+		coll_paths_apportion(mbps_of, pairs, set, which);
+	else
+		route->sockets = worth;
 	route->paired = pairs > 1;
+	route->mbps = mbps_of[which[0]];
 	for (unsigned i = 0; i < route->sockets; i++) {
 		const struct coll_tcp_pair *p = &all[which[i]];
 
 		route->pair[i] = first ? *p : (struct coll_tcp_pair){p->there, p->here};
+	}
+}
+
+void coll_tcp_route_path(const struct coll_tcp_route *route, struct coll_transport_path *path)
+{
+	path->rails = route->sockets;
+	for (unsigned i = 0; i < route->sockets; i++) {
+		const struct coll_tcp_candidate *here = &route->pair[i].here, *there = &route->pair[i].there;
+
+		path->rail[i] = (struct coll_transport_rail){.mbps = route->mbps};
+		if (route->paired)
+			path->rail[i] =
+			        (struct coll_transport_rail){coll_paths_network(here->ip, here->prefix, here->ip6),
+			                                     pair_mbps(&route->pair[i]),
+			                                     {here->distance, there->distance}};
 	}
 }

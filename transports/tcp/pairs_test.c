@@ -1,5 +1,5 @@
 /*
- * Which interfaces are paired, how many sockets a link has over each pair, and that both ends find the same.
+ * Which interfaces are paired, which pairs have sockets, and that both ends find the same.
  */
 #include "transports/tcp/pairs.h"
 
@@ -9,7 +9,6 @@
 #include "base/hash.h"
 #include "tests/plain.h"
 #include "transport/transport.h"
-#include "transports/common/paths.h"
 #include "transports/tcp/address.h"
 
 struct port {
@@ -40,6 +39,24 @@ static struct coll_tcp_address host(uint64_t id, const struct port *port, unsign
 	return a;
 }
 
+/* The rates of its networks. */
+static unsigned together(const struct coll_tcp_route *r)
+{
+	struct coll_transport_path p;
+	unsigned mbps = 0;
+
+	coll_tcp_route_path(r, &p);
+	CHECK(p.rails == r->sockets);
+	for (uint32_t i = 0; i < p.rails; i++) {
+		bool again = false;
+
+		for (uint32_t k = 0; k < i; k++)
+			again |= p.rail[k].network == p.rail[i].network;
+		mbps += again ? 0 : p.rail[i].mbps;
+	}
+	return mbps;
+}
+
 static bool mirrored(const struct coll_tcp_address *a, const struct coll_tcp_address *b, unsigned set)
 {
 	struct coll_tcp_route p, q;
@@ -50,7 +67,7 @@ static bool mirrored(const struct coll_tcp_address *a, const struct coll_tcp_add
 		if (!coll_tcp_candidate_same_ip(&p.pair[i].here, &q.pair[i].there) ||
 		    !coll_tcp_candidate_same_ip(&p.pair[i].there, &q.pair[i].here))
 			return false;
-	return p.sockets == q.sockets && p.paired == q.paired && p.mbps == q.mbps;
+	return p.sockets == q.sockets && p.paired == q.paired && together(&p) == together(&q);
 }
 
 static struct coll_tcp_route route(const struct port *x, unsigned nx, const struct port *y, unsigned ny, unsigned set)
@@ -83,47 +100,43 @@ TEST(pairs, a_pair_is_a_network_and_two_interfaces_of_their_own)
 	struct coll_tcp_route r;
 
 	r = route(two, 2, two, 2, 0);
-	CHECK(r.sockets == 2 && over(&r, 1) == 1 && over(&r, 2) == 1 && r.mbps == 2000);
+	CHECK(r.sockets == 2 && over(&r, 1) == 1 && over(&r, 2) == 1 && together(&r) == 2000);
 	r = route(two, 2, turned, 2, 0);
-	CHECK(r.sockets == 2 && over(&r, 1) == 1 && over(&r, 2) == 1 && r.mbps == 2000);
+	CHECK(r.sockets == 2 && over(&r, 1) == 1 && over(&r, 2) == 1 && together(&r) == 2000);
 	r = route(two, 1, two, 2, 0);
-	CHECK(r.sockets == 1 && !r.paired && r.mbps == 1000, "one pair: the route of the kernel");
+	CHECK(r.sockets == 1 && !r.paired && together(&r) == 1000, "one pair: the route of the kernel");
 	r = route(same, 2, same, 2, 0);
-	CHECK(r.sockets == 1 && r.mbps == 1000, "two interfaces of one network: the route takes one of them");
+	CHECK(r.sockets == 1 && together(&r) == 1000, "two interfaces of one network: the route takes one of them");
 	r = route(both, 2, both, 2, 0);
 	CHECK(r.sockets == 1, "two families of one interface");
 	r = route(two, 2, apart, 2, 0);
-	CHECK(r.sockets == 1 && !r.paired && r.mbps == 0);
+	CHECK(r.sockets == 1 && !r.paired && together(&r) == 0);
 	near.name_space = too.name_space;
 	coll_tcp_route_find(&near, &too, 0, &r);
-	CHECK(r.sockets == 1 && !r.paired && r.mbps == 0, "loopback has no second interface");
+	CHECK(r.sockets == 1 && !r.paired && together(&r) == 0, "loopback has no second interface");
 }
 
-TEST(pairs, sockets_follow_the_rates)
+TEST(pairs, what_is_worth_a_socket)
 {
 	static const struct {
 		struct port port[4];
 		unsigned ports, set;
 		unsigned sockets, over[4], mbps;
 	} cases[] = {
-	        {{{0, 1, 1000, 0}, {1, 2, 250, 0}}, 2, 0, 5, {4, 1}, 1250},
-	        {{{0, 1, 250, 0}, {1, 2, 1000, 0}}, 2, 0, 5, {1, 4}, 1250},
-	        {{{0, 1, 10000, 0}, {1, 2, 1000, 0}}, 2, 0, 1, {1, 0}, 10000},
+	        {{{0, 1, 1000, 0}, {1, 2, 250, 0}}, 2, 0, 2, {1, 1}, 1250},
+	        {{{0, 1, 1000, 0}, {1, 2, 125, 0}}, 2, 0, 2, {1, 1}, 1125},
+	        {{{0, 1, 1000, 0}, {1, 2, 124, 0}}, 2, 0, 1, {1, 0}, 1000},
 	        {{{0, 1, 1000, 0}, {1, 2, 10000, 0}}, 2, 0, 1, {0, 1}, 10000},
 	        {{{0, 1, 100, 0}, {1, 2, 10000, 0}, {2, 3, 10000, 0}}, 3, 0, 2, {0, 1, 1}, 20000},
-	        {{{0, 1, 1000, 0}, {1, 2, 500, 0}}, 2, 0, 3, {2, 1}, 1500},
-	        {{{0, 1, 300, 0}, {1, 2, 200, 0}}, 2, 0, 5, {3, 2}, 500},
-	        {{{0, 1, 1000, 0}, {1, 2, 990, 0}}, 2, 0, 2, {1, 1}, 1980},
-	        {{{0, 1, 400, 0}, {1, 2, 200, 0}, {2, 3, 200, 0}}, 3, 0, 4, {2, 1, 1}, 800},
+	        {{{0, 1, 400, 0}, {1, 2, 200, 0}, {2, 3, 200, 0}}, 3, 0, 3, {1, 1, 1}, 800},
 	        {{{0, 1, 4000000, 0}, {1, 2, 4000000, 0}}, 2, 0, 2, {1, 1}, 8000000},
-	        {{{0, 1, 1, 0}, {1, 2, 1, 0}}, 2, 0, 2, {1, 1}, 2},
 	        /* What is not known is not used beside what is, and not taken for equal. */
 	        {{{0, 1, 0, 0}, {1, 2, 1000, 0}}, 2, 0, 1, {0, 1}, 1000},
 	        {{{0, 1, 0, 0}, {1, 2, 0, 0}}, 2, 0, 1, {0, 0}, 0},
 	        /* As many as the user wants. */
 	        {{{0, 1, 1000, 0}, {1, 2, 250, 0}}, 2, 1, 1, {1, 0}, 1000},
-	        {{{0, 1, 1000, 0}, {1, 2, 250, 0}}, 2, 8, 8, {7, 1}, 1142},
-	        {{{0, 1, 1000, 0}, {1, 2, 1000, 0}}, 2, 3, 3, {2, 1}, 1500},
+	        {{{0, 1, 1000, 0}, {1, 2, 250, 0}}, 2, 8, 8, {7, 1}, 1250},
+	        {{{0, 1, 1000, 0}, {1, 2, 1000, 0}}, 2, 3, 3, {2, 1}, 2000},
 	        {{{0, 1, 1000, 0}}, 1, 4, 4, {0}, 1000},
 	        {{{0, 1, 0, 0}, {1, 2, 0, 0}}, 2, 3, 3, {0, 0}, 0},
 	};
@@ -132,8 +145,8 @@ TEST(pairs, sockets_follow_the_rates)
 		const struct coll_tcp_route r =
 		        route(cases[i].port, cases[i].ports, cases[i].port, cases[i].ports, cases[i].set);
 
-		CHECK(r.sockets == cases[i].sockets && r.mbps == cases[i].mbps, "case %zu: %u sockets, %u Mb/s", i,
-		      r.sockets, (unsigned)r.mbps);
+		CHECK(r.sockets == cases[i].sockets && together(&r) == cases[i].mbps, "case %zu: %u sockets, %u Mb/s",
+		      i, r.sockets, together(&r));
 		for (unsigned k = 0; k < cases[i].ports; k++)
 			CHECK(over(&r, k) == cases[i].over[k], "case %zu: %u sockets over network %u", i, over(&r, k),
 			      k);
@@ -145,38 +158,7 @@ TEST(pairs, a_pair_is_as_fast_as_its_slower_end)
 	const struct port fast[] = {{1, 1, 1000, 0}, {2, 2, 1000, 0}}, mixed[] = {{1, 1, 250, 0}, {2, 2, 4000, 0}};
 	const struct coll_tcp_route r = route(fast, 2, mixed, 2, 0);
 
-	CHECK(r.sockets == 5 && over(&r, 1) == 1 && over(&r, 2) == 4 && r.mbps == 1250);
-}
-
-/* Against all ways to give k sockets to three pairs. */
-TEST(pairs, no_apportionment_is_faster)
-{
-	struct coll_rng rng = {coll_clock_ns()};
-
-	printf("seed %llu\n", (unsigned long long)rng.state);
-	for (int k = 0; k < 2000; k++) {
-		uint32_t rate[3], mbps = 0;
-		unsigned which[TCP_RAILS_MAX], n;
-		double best = 0;
-
-		for (int i = 0; i < 3; i++)
-			rate[i] = 1 + coll_rng_below(&rng, k % 2 ? 10 : 100000);
-		for (unsigned a = 0; a <= TCP_RAILS_MAX; a++)
-			for (unsigned b = 0; a + b <= TCP_RAILS_MAX; b++)
-				for (unsigned c = a + b == 0; a + b + c <= TCP_RAILS_MAX; c++) {
-					const unsigned of[3] = {a, b, c};
-					double least = 1e30;
-
-					for (int i = 0; i < 3; i++)
-						if (of[i] > 0 && (double)rate[i] / of[i] < least)
-							least = (double)rate[i] / of[i];
-					if ((a + b + c) * least > best)
-						best = (a + b + c) * least;
-				}
-		n = coll_paths_apportion(rate, 3, 0, which, &mbps);
-		CHECK(n >= 1 && n <= TCP_RAILS_MAX && (mbps + 1) * 1.03 >= best, "%u, %u and %u Mb/s: %u of %.0f",
-		      rate[0], rate[1], rate[2], mbps, best);
-	}
+	CHECK(r.sockets == 2 && over(&r, 1) == 1 && over(&r, 2) == 1 && together(&r) == 1250);
 }
 
 TEST(pairs, both_ends_find_the_same)

@@ -1,8 +1,8 @@
 /*
  * A link of several sockets. Each is a rail: a tcp_link of its own in the table, with its own
  * handshake, queue, channels and lock, under the peer's id and the rail's number. The first is the
- * link that users hold; it has pointers to the others. A channel belongs to one rail, which both ends derive
- * from its key, so nothing has to be reordered: credits, sequence numbers, CLOSE and BYE
+ * link that users hold; it has pointers to the others. A channel belongs to one rail, which its key
+ * names, so nothing has to be reordered: credits, sequence numbers, CLOSE and BYE
  * belong to each rail, as if it were alone.
  *
  * Invariant: the rails of a link share their state. They are opened together, closed
@@ -17,7 +17,6 @@
 
 #include "base/clock.h"
 #include "base/delay.h"
-#include "base/hash.h"
 #include "base/log.h"
 #include "tcp.h"
 #include "transports/tcp/address.h"
@@ -124,11 +123,6 @@ static unsigned take_rails(struct tcp_link *l, const struct way *way, struct tcp
 	return n;
 }
 
-static uint64_t hash_of(const struct coll_process_id *id)
-{
-	return coll_hash_combine(id->word[0], id->word[1]);
-}
-
 /* Count one handle more; l has its rails from the first on. False: some cannot be had. */
 static bool hold(struct tcp_link *l, const struct way *way)
 {
@@ -142,8 +136,6 @@ static bool hold(struct tcp_link *l, const struct way *way)
 		aim(l, &way->target, pair_of(way, 0));
 		memcpy(l->rail, rail, sizeof(rail));
 		l->rails = count;
-		/* A sum, so that it is the same at both ends. */
-		l->first_rail = (unsigned)((hash_of(&l->inst->env.self) + hash_of(&l->base.peer)) % TCP_RAILS_MAX);
 	}
 	pthread_mutex_unlock(&l->base.lock);
 	/* One that the peer made may have ended since it was taken. */
@@ -168,8 +160,7 @@ coll_status coll_tcp_rails_open(struct tcp_inst *in, const struct coll_process_i
 		return COLL_ERR_PEER_DEAD;
 	}
 	if (way.route.paired)
-		tcp_log(in, COLL_LOG_DEBUG, "tcp: a link of %u sockets, %u Mb/s together", way.route.sockets,
-		        way.route.mbps);
+		tcp_log(in, COLL_LOG_DEBUG, "tcp: a link of %u sockets", way.route.sockets);
 	pthread_mutex_lock(&in->links.lock);
 	l = take_rail(in, peer, 0);
 	if (l != NULL)
@@ -184,11 +175,9 @@ coll_status coll_tcp_rails_open(struct tcp_inst *in, const struct coll_process_i
 
 /* ---- one link to those outside -------------------------------------------------- */
 
-/* Lanes and windows are used side by side. All links of a host begin with lane 0 and window 0, so each begins with a
- * rail of its own. */
 struct tcp_link *coll_tcp_rails_of(struct tcp_link *l, const struct coll_channel_key *key)
 {
-	return l->rails > 1 ? l->rail[((unsigned)key->lane + key->window + l->first_rail) % l->rails] : l;
+	return l->rails > 1 ? l->rail[key->rail % l->rails] : l;
 }
 
 /* A rail that is still connecting delays no other: the frames of its channels wait in its queue. */

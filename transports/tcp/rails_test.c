@@ -98,7 +98,7 @@ struct lane {
 /* From station 0 to 1. */
 static struct lane lane_open(struct pair *p, uint64_t comm, uint16_t window)
 {
-	const struct coll_channel_key key = {.comm = comm, .window = window};
+	const struct coll_channel_key key = {.comm = comm, .window = window, .rail = window};
 	struct lane l = {0};
 
 	CHECK(p->s[0].t->channel_open(p->link[0], &key, COLL_DIR_SEND, SLOT, SLOTS, &l.tx) == COLL_OK);
@@ -354,12 +354,10 @@ enum { LONG = 1 << 20 };
 /* A channel from station i on this rail, to which the peer has granted long slots. */
 static struct lane long_lane(struct pair *p, int i, unsigned rail)
 {
-	struct coll_channel_key key = {.comm = 9};
+	const struct coll_channel_key key = {.comm = 9, .window = (uint16_t)rail, .rail = rail};
 	struct lane l = {0};
 	void *slot;
 
-	while (coll_tcp_rails_of(p->link[i], &key) != p->link[i]->rail[rail])
-		key.window++;
 	CHECK(p->s[!i].t->channel_open(p->link[!i], &key, COLL_DIR_RECV, LONG, SLOTS, &l.rx) == COLL_OK);
 	CHECK(p->s[i].t->channel_open(p->link[i], &key, COLL_DIR_SEND, LONG, SLOTS, &l.tx) == COLL_OK);
 	CHECK(BOTH(p, p->s[i].t->slot(l.tx, LONG, &slot) == COLL_OK));

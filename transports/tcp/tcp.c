@@ -148,7 +148,8 @@ static void read_rates(const struct tcp_inst *in, struct coll_tcp_allowed *allow
 
 static coll_status find_address(struct tcp_inst *in, bool ip6, uint16_t port)
 {
-	struct coll_tcp_allowed allowed = {.interfaces = in->env.setting(in->env.ctx, "COLL_INTERFACE"), .ip6 = ip6};
+	struct coll_tcp_allowed allowed = {
+	        .interfaces = in->env.setting(in->env.ctx, "COLL_INTERFACE"), .ip6 = ip6, .env = &in->env};
 	char why[160] = "";
 	coll_status status;
 
@@ -344,11 +345,11 @@ static void tcp_path(void *inst, const void *a, size_t a_bytes, const void *b, s
 	struct coll_tcp_address x, y;
 	struct coll_tcp_route route;
 
-	*path = (struct coll_transport_path){.streams = 1};
+	*path = (struct coll_transport_path){.rails = 1};
 	if (!coll_tcp_address_decode(&x, a, a_bytes) || !coll_tcp_address_decode(&y, b, b_bytes))
 		return;
 	coll_tcp_route_find(&x, &y, in->sockets, &route);
-	*path = (struct coll_transport_path){.streams = route.sockets, .mbps = route.mbps};
+	coll_tcp_route_path(&route, path);
 }
 
 /* ---- progress ------------------------------------------------------------------ */

@@ -60,7 +60,8 @@ struct coll_tcp_candidate {
 	uint16_t port;
 	uint8_t prefix;    /* bits of ip that name the network */
 	uint8_t interface; /* equal for addresses of one interface */
-	uint32_t mbps;     /* rate of the interface, as given or as the driver says; 0: unknown */
+	uint8_t distance;  /* of the interface from the process: enum coll_nic_distance */
+	uint32_t mbps;     /* rate of the interface, as given or as the system says; 0: unknown */
 	uint8_t ip[16];
 	char name[TCP_INTERFACE_NAME]; /* of the interface, at its own process only */
 };
@@ -253,7 +254,6 @@ struct tcp_link {
 	/* Of a link that is open, at its first rail: all of them, itself first. Written under
 	 * links.lock and its own, by link_open and link_close. */
 	unsigned rails;      /* 0: not open */
-	unsigned first_rail; /* of the channel of lane 0 and window 0; the same at both ends */
 	struct tcp_link *rail[TCP_RAILS_MAX];
 	char last_error[128];
 
