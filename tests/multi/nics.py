@@ -75,7 +75,7 @@ def run(build, wires, cpus, pins, nics, rates, faults):
         open(stop, "w").close()
         for r, p in enumerate(job):
             try:
-                said = p.communicate(timeout=30)[0]
+                said = p.communicate(timeout=120)[0]
             except subprocess.TimeoutExpired:
                 p.kill()
                 said = p.communicate()[0] + "it does not end"
