@@ -3,7 +3,6 @@ refusals, lifetimes. Results are compared with numpy's. usage: TEST_CUDA_LIBRARY
 
 import gc
 import os
-import sys
 import threading
 import time
 import weakref
@@ -11,7 +10,7 @@ import weakref
 os.environ.setdefault("SOFTCUDA_QUEUES", "32")  # a stream that is held keeps no other one
 import cuda_driver as cuda
 import coll
-from ranks import check, equal, needs, raises
+from ranks import check, equal, main, needs, raises
 
 (np,) = needs("numpy")
 
@@ -468,19 +467,8 @@ def test_devices_are_named(comm):
         raises(ValueError, coll.init, 0, 1, id=coll.unique_id(), device=wrong)
 
 
-def main(*tests):
-    os.environ["COLL_DEVICE"] = "cuda:0"
-    tests = [t for t in tests if os.environ.get("TEST_ONLY", "") in t.__name__]
-    cuda.use(0)
-    with coll.init(arrival_timeout_ms=60000) as comm:
-        for test in tests:
-            test(comm)
-            comm.barrier()
-        rank = comm.rank
-    if rank == 0:
-        print(f"{len(tests)} passed, 0 failed, 0 skipped")
-
-
 if __name__ == "__main__":
-    sys.exit(main(test_every_call, test_in_streams, test_mixed, test_interface, test_results, test_dlpack, test_order, test_readers_wait,
-                  test_names_of_streams, test_graphs, test_refused, test_lifetimes, test_exception, test_devices_are_named))
+    os.environ.update(COLL_DEVICE="cuda:0", COLL_ARRIVAL_TIMEOUT_MS="60000")
+    cuda.use(0)
+    main(test_every_call, test_in_streams, test_mixed, test_interface, test_results, test_dlpack, test_order, test_readers_wait,
+         test_names_of_streams, test_graphs, test_refused, test_lifetimes, test_exception, test_devices_are_named)

@@ -1,6 +1,6 @@
 """How programs end: exceptions, exits, forks, kills, Ctrl-C. Each case is a small program under collrun.
 
-usage: life.py BUILD-DIRECTORY PYTHON [CASE...]
+usage: life.py BUILD-DIRECTORY [CASE...]
 """
 
 import os
@@ -11,20 +11,19 @@ import sys
 import tempfile
 import time
 
-BUILD, PYTHON = os.path.abspath(sys.argv[1]), sys.argv[2]
+import forked
+from forked import check
+
+BUILD, PYTHON = os.path.abspath(sys.argv[1]), sys.executable
+os.environ["PYTHONPATH"] = os.path.join(BUILD, "python")
 HEAD = "import array, os, sys, threading, time, signal, coll\nx = array.array('f', [1, 2])\n"
 # Longer than anything here takes, and shorter than the library's own limits.
 LIMIT_S = 60
 
 
-def start(program, ranks=2, head=HEAD, **env):
-    kept = {k: v for k, v in os.environ.items() if not k.startswith("COLL_")}
-    kept.update(env, PYTHONPATH=os.path.join(BUILD, "python"))
-    return subprocess.Popen([os.path.join(BUILD, "tools", "collrun"), "-n", str(ranks), PYTHON, "-c", head + program],
-                            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=kept, start_new_session=True)
-
-
-def end(process):
+def run(program, ranks=2, head=HEAD):
+    process = subprocess.Popen([os.path.join(BUILD, "tools", "collrun"), "-n", str(ranks), PYTHON, "-c", head + program],
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
     try:
         out, err = process.communicate(timeout=LIMIT_S)
     except subprocess.TimeoutExpired:
@@ -32,15 +31,6 @@ def end(process):
         out, err = process.communicate()
         raise AssertionError(f"it did not end:\n{out}\n{err}")
     return process.returncode, out, err
-
-
-def run(program, ranks=2, head=HEAD, **env):
-    return end(start(program, ranks, head, **env))
-
-
-def check(condition, *facts):
-    if not condition:
-        raise AssertionError("\n".join(str(f) for f in facts))
 
 
 def exception():
@@ -149,7 +139,9 @@ def forks():
 
 def workers():
     """Ranks that are processes of multiprocessing: the id is handed over, a normal end destroys, an exception aborts."""
-    with tempfile.NamedTemporaryFile("w", suffix=".py", delete=False) as f:
+    # In a directory of its own, which comes first on the path of its imports.
+    place = tempfile.TemporaryDirectory()
+    with open(os.path.join(place.name, "program.py"), "w") as f:
         f.write("import array, multiprocessing, sys, coll\n"
                 "def work(rank, key, fail):\n"
                 "  c = coll.init(rank, 2, id=key)\n  y = array.array('f', [1])\n  c.all_reduce(y, out=y)\n"
@@ -170,7 +162,7 @@ def workers():
     env = {k: v for k, v in os.environ.items() if not k.startswith("COLL_") and k != "PYTHONUNBUFFERED"}
     done = subprocess.run([PYTHON, name], capture_output=True, text=True, timeout=LIMIT_S,
                           env={**env, "PYTHONPATH": os.path.join(BUILD, "python")})
-    os.unlink(name)
+    place.cleanup()
     check(done.stdout.count("0 2.0") == 2 and done.stdout.count("1 2.0") == 1, done.stdout, done.stderr)
     check("ValueError: worker" in done.stdout, done.stdout, done.stderr)
 
@@ -329,17 +321,4 @@ CASES = [exception, exception_in_with, exception_in_thread, exception_in_other_t
          killed, late, receive_late, receive_silent, mismatch, function_raises, aborted, interrupted, receive_dropped, interrupted_creation, groups_are_cheap, memory_outlives, interactive, names_itself]
 
 
-def main():
-    chosen = [c for c in CASES if not sys.argv[3:] or c.__name__ in sys.argv[3:]]
-    failed = 0
-    for case in chosen:
-        try:
-            case()
-        except Exception as error:
-            failed += 1
-            print(f"FAILED: {case.__name__}: {error}")
-    print(f"{len(chosen) - failed} passed, {failed} failed, 0 skipped")
-    return 1 if failed else 0
-
-
-sys.exit(main())
+forked.top(lambda: forked.cases(CASES, sys.argv[2:]))

@@ -1,49 +1,29 @@
-"""How programs with coll.torch end and start: kills, exceptions, forks, many groups, launchers. Each case is a small program.
+"""How programs with coll.torch end and start: kills, exceptions, forks, many groups, launchers, calls of which a rank dies. Each case is a small
+program.
 
-usage: torch_life.py BUILD-DIRECTORY PYTHON [CASE...]
+Those with CUDA tensors are on the stand-in driver. usage: [TEST_CUDA_LIBRARY=FILE] torch_life.py [CASE...]
 """
 
 import os
 import re
-import signal
 import subprocess
 import sys
-import time
+import tempfile
 
-BUILD, PYTHON = os.path.abspath(sys.argv[1]), sys.argv[2]
+import forked
+from forked import check
+
 HEAD = "import os, sys, time, signal, threading\nimport torch, torch.distributed as dist\nimport coll.torch\n"
 INIT = "dist.init_process_group('coll')\nrank, size = dist.get_rank(), dist.get_world_size()\n"
 DDP = ("from torch.nn.parallel import DistributedDataParallel as DDP\n"
        "model = DDP(torch.nn.Sequential(*[torch.nn.Linear(64, 64) for _ in range(4)]))\n"
        "def step():\n  model.zero_grad()\n  model(torch.ones(4, 64) * (rank + 1)).sum().backward()\n")
 # Longer than anything here takes, and shorter than the library's own limits.
-LIMIT_S = 90
-
-
-def start(command, program, **env):
-    kept = {k: v for k, v in os.environ.items() if not k.startswith("COLL_")}
-    kept.update(env, PYTHONPATH=os.path.join(BUILD, "python"), OMP_NUM_THREADS="1")
-    return subprocess.Popen([*command, PYTHON, "-c", HEAD + program] if command else [PYTHON, "-c", HEAD + program],
-                            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=kept, start_new_session=True)
-
-
-def end(process):
-    try:
-        out, err = process.communicate(timeout=LIMIT_S)
-    except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGKILL)
-        out, err = process.communicate()
-        raise AssertionError(f"it did not end:\n{out}\n{err}")
-    return process.returncode, out, err
+LIMIT_S = 300
 
 
 def run(program, ranks=2, **env):
-    return end(start([os.path.join(BUILD, "tools", "collrun"), "-n", str(ranks)], program, **env))
-
-
-def check(condition, *facts):
-    if not condition:
-        raise AssertionError("\n".join(str(f) for f in facts))
+    return forked.run(ranks, forked.program(HEAD + program), LIMIT_S, capture=True, **env)
 
 
 def killed():
@@ -290,40 +270,88 @@ def split():
 
 def torchrun():
     """Rank, size and store of torchrun."""
-    import tempfile
-    with tempfile.NamedTemporaryFile("w", suffix=".py") as f:
+    # Its directory comes first on the path of its imports.
+    with tempfile.TemporaryDirectory() as place, open(os.path.join(place, "program.py"), "w") as f:
         # The store outlives the group, of which another is made.
         f.write(HEAD + INIT + "dist.all_reduce(torch.ones(1))\ndist.destroy_process_group()\nif rank == 0: time.sleep(.5)\n" + INIT + "x = torch.ones(2)\ndist.all_reduce(x)\n"
                 # In one piece: both processes write to one pipe.
                 "os.write(1, f'{x.tolist()} {size}\\n'.encode())\ndist.destroy_process_group()\n")
         f.flush()
-        kept = {**os.environ, "PYTHONPATH": os.path.join(BUILD, "python"), "OMP_NUM_THREADS": "1"}
-        done = subprocess.run([PYTHON, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--standalone", f.name], env=kept,
+        done = subprocess.run([sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--standalone", f.name],
                               capture_output=True, text=True, timeout=LIMIT_S)
     check(done.returncode == 0 and done.stdout.count("[2.0, 2.0] 2") == 2, done.stdout, done.stderr)
 
 
-CASES = [killed, exception, together, interrupted, absent, long_limit, failed_future, late, receive_taken_back, exit_with_receive, patient_barrier, missing, other_devices,
-         abort_and_shutdown, split, torchrun]
+# ---- With CUDA tensors ----
+
+# The second call of all ranks but one finds that one dead. x is on the device.
+ON_DEVICE = ("import cuda_tensors as on\nfrom coll.torch import _devices\n_devices.cuda = on.cuda\n" + INIT +
+             "x = on.device(torch.full((5,), rank + 1.0))\ndist.all_reduce(x)\nassert on.host(x)[0] == size * (size + 1) / 2\ndist.barrier()\n"
+             "def told(f):\n  try: f()\n  except dist.DistBackendError as e: print('told:', ' '.join(str(e).split()), flush=True)\n"
+             "  else: print('NOT told', flush=True)\n")
+KILL = "if rank == 1: os.kill(os.getpid(), signal.SIGKILL)\n"
+
+
+def all_told(out, err, ranks=(0, 2)):
+    for r in ranks:
+        check(re.search(rf"\[{r}\] told: .*rank 1 on host", out) and f"[{r}] NOT" not in out, out, err)
+
+
+def device_next_call():
+    """The call itself may be enqueued; one of those after it raises, and wait() with a limit does."""
+    code, out, err = run(ON_DEVICE + KILL + "def calls():\n  for i in range(1000): dist.all_reduce(x); on.cuda.current().synchronize()\n"
+                         "told(calls)\ntold(lambda: dist.all_reduce(x))", ranks=3)
+    all_told(out, err)
+
+
+def device_wait_with_limit():
+    code, out, err = run(ON_DEVICE + KILL + "told(lambda: dist.all_reduce(x, async_op=True).wait(dist.distributed_c10d.timedelta(seconds=60)))",
+                         ranks=3)
+    all_told(out, err)
+
+
+def device_is_completed():
+    code, out, err = run(ON_DEVICE + KILL +
+                         "def f():\n  w = dist.all_reduce(x, async_op=True)\n  while not w.is_completed(): time.sleep(0.01)\n"
+                         "  assert not w.is_success()\n  raise w.exception()\ntold(f)", ranks=3)
+    all_told(out, err)
+
+
+def device_barrier():
+    """The stream is let go, with what it would have written unwritten; the barrier says so."""
+    code, out, err = run(ON_DEVICE + KILL + "def f():\n  dist.all_reduce(x, async_op=True).wait()\n  dist.barrier()\ntold(f)", ranks=3)
+    all_told(out, err)
+
+
+def device_end():
+    """Who never asks is told by the end of the group."""
+    code, out, err = run(ON_DEVICE + KILL + "def f():\n  dist.all_reduce(x, async_op=True).wait()\n  dist.destroy_process_group()\ntold(f)", ranks=3)
+    all_told(out, err)
+
+
+def device_end_after_all():
+    """Who was told is not told again."""
+    code, out, err = run(ON_DEVICE + KILL + "told(lambda: (dist.all_reduce(x), dist.barrier()))\ndist.destroy_process_group()\nprint('ended')", ranks=3)
+    all_told(out, err)
+    check(out.count("ended") == 2 and out.count("told:") == 2, out, err)
+
+
+def device_exception():
+    """An uncaught exception on one rank ends the calls of the others."""
+    code, out, err = run(ON_DEVICE + "if rank == 1: raise ValueError('no such weight')\n"
+                         "def calls():\n  for i in range(1000): dist.all_reduce(x); on.cuda.current().synchronize()\ncalls()", ranks=2)
+    check(code != 0 and re.search(r"\[0\] .*DistBackendError: .*rank 1 aborted the communicator: ValueError: no such weight", err), out, err)
+
+
+CASES = [killed, exception, together, interrupted, absent, long_limit, failed_future, late, receive_taken_back, exit_with_receive, patient_barrier, missing, other_devices, abort_and_shutdown, split, torchrun]
+DEVICE_CASES = [device_next_call, device_wait_with_limit, device_is_completed, device_barrier, device_end, device_end_after_all, device_exception]
 
 
 def main():
-    if subprocess.run([PYTHON, "-c", "import torch.distributed"], capture_output=True).returncode != 0:
-        print(f"skipped: {PYTHON} has no torch")
-        return 77
-    chosen = [c for c in CASES if not sys.argv[3:] or c.__name__ in sys.argv[3:]]
-    failed = 0
-    for case in chosen:
-        began = time.monotonic()
-        try:
-            case()
-            print(f"{case.__name__} {time.monotonic() - began:.1f} s", flush=True)
-        except AssertionError as error:
-            failed += 1
-            print(f"{case.__name__} FAILED\n{error}", flush=True)
-    print(f"{len(chosen) - failed} passed, {failed} failed, 0 skipped")
-    return 1 if failed else 0
+    if not forked.preload("coll.torch", "torch._dynamo"):
+        print(f"skipped: {sys.executable} has no torch")
+        return forked.SKIPPED
+    return forked.cases(CASES + (DEVICE_CASES if os.path.exists(os.environ.get("TEST_CUDA_LIBRARY", "")) else []), sys.argv[1:])
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+forked.top(main)

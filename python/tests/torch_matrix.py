@@ -20,6 +20,13 @@ RANGE = {torch.float8_e5m2: 3, torch.float8_e5m2fnuz: 3, torch.float8_e4m3fn: 5,
 R = dist.ReduceOp
 
 
+def every_pair(types):
+    """(type, layout, count): every two of them are together in one."""
+    for i, dtype in enumerate(types):
+        for j, layout in enumerate(LAYOUTS):
+            yield dtype, layout, COUNTS[(i + j) % len(COUNTS)]
+
+
 def wide(dtype):
     """The type in which the reference computes."""
     if dtype.is_complex:
@@ -139,23 +146,17 @@ def as_type(x):
 
 
 def test_reductions():
-    for dtype in INTS + FLOATS + COMPLEX + [torch.bool]:
-        for layout in LAYOUTS:
-            for count in COUNTS:
-                vectors(dtype, layout, count)
+    for each in every_pair(INTS + FLOATS + COMPLEX + [torch.bool]):
+        vectors(*each)
 
 
 def test_averages():
     n, me = size(), rank()
-    for dtype in FLOATS[:4] + COMPLEX:
-        for layout in LAYOUTS:
-            for count in COUNTS:
-                parts = [values(dtype, count, r) * n for r in range(n)]
-                if dtype.is_complex and not hasattr(R, "AVG"):
-                    continue
-                x = place(parts[me], layout)
-                dist.all_reduce(x, R.AVG)
-                same(x.reshape(-1), (sum(p.to(wide(dtype)) for p in parts) / n).to(dtype), "avg", dtype, layout, count)
+    for dtype, layout, count in every_pair(FLOATS[:4] + COMPLEX):
+        parts = [values(dtype, count, r) * n for r in range(n)]
+        x = place(parts[me], layout)
+        dist.all_reduce(x, R.AVG)
+        same(x.reshape(-1), (sum(p.to(wide(dtype)) for p in parts) / n).to(dtype), "avg", dtype, layout, count)
     for factor in (0.5, torch.tensor(0.5)):
         op = dist._make_nccl_premul_sum(factor)
         x = torch.full((5,), 2.0 * (me + 1))
@@ -253,10 +254,8 @@ def pairs(dtype, layout, count, parts):
 
 
 def test_moves():
-    for dtype in ALL:
-        for layout in LAYOUTS:
-            for count in COUNTS:
-                moves(dtype, layout, count)
+    for each in every_pair(ALL):
+        moves(*each)
 
 
 def uneven(dtype, layout):
