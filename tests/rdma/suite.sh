@@ -28,7 +28,7 @@ add() { # WHAT STATUS
 	if [ "$2" = 77 ]; then
 		grep skipped "$log"
 		skipped=$((skipped + 1))
-	elif [ -z "$line" ]; then
+	elif [ -z "$line" ] || [ "$2" -gt 1 ]; then # a part that was ended has lines of its programs
 		echo "FAIL  $1: status $2, and no closing line"
 		failed=$((failed + 1))
 	else
