@@ -21,7 +21,7 @@ def main():
     p = argparse.ArgumentParser()
     p.add_argument("build"), p.add_argument("part", nargs="?", default="")
     p.add_argument("--seeds", default="1..100")
-    o = p.parse_args()
+    o = p.parse_intermixed_args()
     first, last = (int(n) for n in o.seeds.split(".."))
     tests = json.loads(subprocess.run(["meson", "introspect", o.build, "--tests"], capture_output=True, text=True,
                                       check=True).stdout)
