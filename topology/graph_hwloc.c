@@ -87,7 +87,7 @@ static hwloc_obj_t above(struct coll_hwloc_reader *r, hwloc_obj_t o, hwloc_obj_t
 /* A PU that may be used, and its core if that is new. NULL, or what there are too many of. */
 static const char *add_pu(struct coll_hwloc_reader *r, hwloc_obj_t pu)
 {
-	const hwloc_obj_t core = above(r, pu, HWLOC_OBJ_CORE), owner = core ? core : pu;
+	hwloc_obj_t core = above(r, pu, HWLOC_OBJ_CORE), owner = core ? core : pu;
 	const short package = coll_hwloc_number(above(r, pu, HWLOC_OBJ_PACKAGE), &r->g->packages);
 	const short numa = numa_of(r, pu, package);
 	struct coll_graph *g = r->g;

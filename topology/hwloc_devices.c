@@ -120,7 +120,7 @@ static bool is_host_bridge(hwloc_obj_t o)
 /* The bridge right above, which is no host bridge; NULL: none. */
 static hwloc_obj_t bridge_above(hwloc_obj_t o)
 {
-	const hwloc_obj_t up = o ? o->parent : NULL;
+	hwloc_obj_t up = o ? o->parent : NULL;
 
 	return up && up->type == HWLOC_OBJ_BRIDGE && !is_host_bridge(up) ? up : NULL;
 }
@@ -179,7 +179,7 @@ static enum coll_nic_fabric fabric_of(hwloc_obj_t bus, hwloc_obj_t net, hwloc_ob
 /* One port, of an interface, an RDMA device, or both. */
 static void add_nic(struct coll_hwloc_reader *r, hwloc_obj_t net, hwloc_obj_t verbs, int port)
 {
-	const hwloc_obj_t any = net ? net : verbs, bus = bus_of(any);
+	hwloc_obj_t any = net ? net : verbs, bus = bus_of(any);
 	struct coll_graph_nic *nic = coll_graph_add_nic(r->g);
 	const char *product;
 	struct where w;

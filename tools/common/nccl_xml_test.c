@@ -141,7 +141,7 @@ static void check_long(const char *piece, int times, const char *end, const char
 
 	REQUIRE(text != NULL);
 	for (size_t i = 0; i < (size_t)times; i++)
-		memcpy(text + i * each, piece, each);
+		memcpy(text + i * each, piece, each + 1);
 	memcpy(text + len, end, strlen(end) + 1);
 	CHECK(!coll_graph_nccl_text("file", text, len + strlen(end), why, sizeof(why)));
 	CHECK(strncmp(why, says, strlen(says)) == 0, "%s", why);
