@@ -5,7 +5,7 @@
 
 #include "api/check.h"
 #include "call/blocking.h"
-#include "progress/async.h"
+#include "inflight/async.h"
 
 /* Check the buffers of a call: in has in_blocks blocks, and out has out_blocks. 0: this rank does
  * not use that buffer. In place, the smaller buffer is this rank's block of the larger one. Buffers

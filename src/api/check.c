@@ -8,9 +8,9 @@
 
 #include "core/error.h"
 #include "core/memory.h"
-#include "progress/async.h"
-#include "progress/drive.h"
-#include "progress/stage.h"
+#include "devcall/stage.h"
+#include "inflight/async.h"
+#include "inflight/drive.h"
 
 coll_status coll_check_call(coll_comm *comm, const char *kind, coll_stream *stream, coll_dtype type)
 {

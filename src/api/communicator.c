@@ -5,7 +5,7 @@
 #include "comm/group.h"
 #include "comm/split.h"
 #include "core/error.h"
-#include "progress/async.h"
+#include "inflight/async.h"
 
 static coll_status check(coll_comm *parent, const char *kind, coll_comm **child)
 {

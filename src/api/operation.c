@@ -8,10 +8,10 @@
 #include "api/block.h"
 #include "api/ragged.h"
 #include "api/vector.h"
+#include "call/group.h"
+#include "call/persistent.h"
 #include "core/error.h"
-#include "progress/async.h"
-#include "progress/group.h"
-#include "progress/persistent.h"
+#include "inflight/async.h"
 
 static_assert((int)COLL_ALL_REDUCE == (int)COLL_KIND_ALL_REDUCE && (int)COLL_BARRIER == (int)COLL_KIND_BARRIER &&
                       (int)COLL_REDUCE == (int)COLL_KIND_REDUCE && (int)COLL_BROADCAST == (int)COLL_KIND_BROADCAST &&

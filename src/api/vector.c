@@ -6,7 +6,7 @@
 #include "api/check.h"
 #include "call/blocking.h"
 #include "core/error.h"
-#include "progress/async.h"
+#include "inflight/async.h"
 
 /* The checks that all collectives of one vector per rank share. */
 static coll_status check_vector(coll_comm *comm, const char *kind, const void *in, bool has_in, const void *out,

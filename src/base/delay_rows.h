@@ -37,7 +37,7 @@ ROW(DIGEST_WAIT, 5000, CREATE, "for another process of the host that reads its t
 ROW(DIGEST_LOOK, 1, PACE, "between looks whether it has")
 ROW(RENDEZVOUS_LISTEN_AGAIN, 20, PACE, "without a descriptor for a newcomer")
 
-/* Devices: src/progress/stage.c. */
+/* Devices: src/devcall/stage.c. */
 ROW(PEERS_DRAIN, 1000, RETURN, "for devices of other ranks to leave the user's memory after a call has failed")
 ROW(DEVICE_DRAIN, 2000, RETURN, "for a device to leave the memory of a call that has failed")
 ROW(DEVICE_NAPS, 1, PACE, "for 20 looks at the words of a device, which wakes nobody up, of an idle wait")

@@ -2,7 +2,7 @@
  * The interrupt hook of the program: coll_config.interrupt, which ends a wait of the thread that
  * called, as a pressed Ctrl-C does.
  *
- * Waits of a communicator ask the hook of their context (progress/loop.h). The waits of a creation
+ * Waits of a communicator ask the hook of their context (inflight/loop.h). The waits of a creation
  * have no context yet: they ask the hook that the creating thread has entered here.
  */
 #ifndef COLL_BASE_INTERRUPT_H

@@ -15,14 +15,14 @@
 #include "base/hash.h"
 #include "base/limits.h"
 #include "base/planted.h"
+#include "call/begin.h"
+#include "call/collective.h"
 #include "call/fastpath.h"
+#include "call/issue.h"
 #include "core/error.h"
 #include "device/device.h"
 #include "engine/range.h"
 #include "engine/run.h"
-#include "progress/begin.h"
-#include "progress/collective.h"
-#include "progress/issue.h"
 #include "select/bind.h"
 
 static coll_status need_scratch(struct coll_comm *comm, size_t bytes)

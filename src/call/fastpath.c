@@ -15,13 +15,13 @@
 #include "call/fastpath.h"
 
 #include "base/limits.h"
+#include "call/begin.h"
 #include "call/blocking.h"
+#include "call/wait.h"
 #include "core/error.h"
 #include "engine/run.h"
+#include "inflight/async.h"
 #include "intra/fastpath.h"
-#include "progress/async.h"
-#include "progress/begin.h"
-#include "progress/wait.h"
 #include "select/bind.h"
 
 enum { LOOKS = 400, YIELDS = 4 };

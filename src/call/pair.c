@@ -8,14 +8,14 @@
 #include <string.h>
 
 #include "base/hash.h"
+#include "call/begin.h"
+#include "call/exchange.h"
+#include "call/issue.h"
+#include "call/wait.h"
 #include "core/error.h"
 #include "device/device.h"
 #include "engine/range.h"
 #include "engine/run.h"
-#include "progress/begin.h"
-#include "progress/exchange.h"
-#include "progress/issue.h"
-#include "progress/wait.h"
 #include "select/bind_pair.h"
 
 /* From here on the peer expects the message with this number. The call cannot be withdrawn. */

@@ -1,5 +1,5 @@
 /*
- * Calls of tagged messages: between the API, requests (src/progress/) and what moves messages (src/match/).
+ * Calls of tagged messages: between the API, requests (src/inflight/) and what moves messages (src/match/).
  */
 #ifndef COLL_CALL_TAG_H
 #define COLL_CALL_TAG_H

@@ -22,7 +22,7 @@
 #include "comm/group_barrier.h"
 #include "comm/split.h"
 #include "core/error.h"
-#include "progress/drive.h"
+#include "inflight/drive.h"
 
 static const char name[] = "comm_create_group";
 

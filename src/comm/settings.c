@@ -17,8 +17,8 @@
 #include "bootstrap/address.h"
 #include "core/comm.h"
 #include "core/error.h"
-#include "progress/async.h"
-#include "progress/drive.h"
+#include "inflight/async.h"
+#include "inflight/drive.h"
 #include "select/forced.h"
 #include "topology/search.h"
 

@@ -24,7 +24,7 @@
 #include "control/gossip.h"
 #include "core/comm.h"
 #include "core/error.h"
-#include "progress/drive.h"
+#include "inflight/drive.h"
 
 /* The request of one rank. It consists of 8-byte units, so its layout is the same on all ranks. */
 struct split_request {

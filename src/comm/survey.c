@@ -17,8 +17,8 @@
 #include "comm/inside.h"
 #include "comm/settings.h"
 #include "core/error.h"
-#include "progress/async.h"
-#include "progress/drive.h"
+#include "inflight/async.h"
+#include "inflight/drive.h"
 #include "topology/host_digest.h"
 
 bool coll_survey_matters(const struct coll_comm *comm)

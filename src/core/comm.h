@@ -182,7 +182,7 @@ struct coll_comm {
 	 * salt from the next different call on; last: signature of the last call. */
 	struct coll_salt {
 		uint32_t now, next, last;
-		bool by_plan; /* see progress/begin.c */
+		bool by_plan; /* see call/begin.c */
 	} salt;
 	_Atomic uint64_t *pair_sequence[2]; /* by rank: sends, receives begun; see coll_pair_number() */
 	struct coll_plan_cache *plans;
@@ -261,8 +261,8 @@ struct coll_comm {
 		size_t len_bytes;
 		uint64_t id;
 	} seen[COLL_SEEN];
-	struct coll_stage *stage; /* NULL: the context has no device; see progress/stage.h */
-	/* Calls that are captured into graphs, see progress/capture.h. NULL: there was none. Their collectives and
+	struct coll_stage *stage; /* NULL: the context has no device; see devcall/stage.h */
+	/* Calls that are captured into graphs, see devcall/capture.h. NULL: there was none. Their collectives and
 	 * their pairs have channels and numbers of their own. */
 	struct coll_capture *capture;
 	struct coll_comm_fabric captured[2];

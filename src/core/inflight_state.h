@@ -1,5 +1,5 @@
 /*
- * State of a communicator, data only: its operations in flight. progress/async.h explains the
+ * State of a communicator, data only: its operations in flight. inflight/async.h explains the
  * members and says which thread may touch them.
  */
 #ifndef COLL_CORE_INFLIGHT_STATE_H
@@ -17,7 +17,7 @@ struct coll_request;
 
 enum { COLL_IN_FLIGHT_MAX = 4 };
 
-/* What a request is, whoever drives it: see progress/request.h. */
+/* What a request is, whoever drives it: see inflight/request.h. */
 enum coll_request_is { COLL_IS_COLLECTIVE, COLL_IS_PAIR, COLL_IS_TAG, COLL_IS_EVENT };
 
 /* Links form a circle with the head of their list. A link in no list points to itself. */

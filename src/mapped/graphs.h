@@ -1,5 +1,5 @@
 /*
- * Direct calls in CUDA graphs (progress/capture.h): the devices read each other's slots, and the hosts pass on who has
+ * Direct calls in CUDA graphs (devcall/capture.h): the devices read each other's slots, and the hosts pass on who has
  * come, and who has left. docs/design/capture.md argues it.
  *
  * Invariants:

@@ -14,7 +14,7 @@ import sys
 LEVELS = [["base"], ["net", "transport"], ["reduce"], ["device"], ["plan", "transports/common", "topology"],
           ["transports/hook", "transports/loop", "transports/shm", "transports/tcp", "transports/rdma"], ["transports", "record", "proof"],
           ["engine", "algos", "bootstrap", "control"], ["intra", "context"], ["core"], ["mapped"],
-          ["select", "watch", "inspect"], ["match", "progress"], ["call"], ["comm"], ["api"]]
+          ["select", "watch", "inspect"], ["match", "inflight"], ["call"], ["devcall"], ["comm"], ["api"]]
 LEVEL = {name: i for i, level in enumerate(LEVELS) for name in level}
 # Narrower than the levels: what these may see beside themselves and the public headers.
 ONLY = {
@@ -29,7 +29,7 @@ ONLY = {
     "ddp": re.compile(r"^$"),
     # The driver and its devices, the state of a communicator that a watchdog reads, the end of a group that was refused, unused ids, and
     # factors: the rest is public.
-    "compat": re.compile(r"^(base/.*|device/(cuda|cuda_load|device)\.h|progress/(drive|group)\.h|bootstrap/id\.h|core/ops\.h)$"),
+    "compat": re.compile(r"^(base/.*|device/(cuda|cuda_load|device)\.h|(inflight/drive|call/group)\.h|bootstrap/id\.h|core/ops\.h)$"),
     "examples": re.compile(r"^(gpt|ddp)/"),
 }
 # Callbacks that an upper folder registers through a struct that a lower one declares. A call through one of them is no
@@ -39,15 +39,15 @@ CALLBACKS = {
     "src/context/service.h": ["coll_service_client"],
     "src/control/control.h": ["coll_control_env"],
     "src/engine/engine.h": ["coll_fabric", "coll_intra_op"],
-    "src/progress/async.h": ["coll_device_driver"],
-    "src/progress/kind.h": ["coll_request_kind"],
+    "src/inflight/async.h": ["coll_device_driver"],
+    "src/inflight/kind.h": ["coll_request_kind"],
     "src/intra/intra.h": ["coll_intra_fabric"],
     "src/net/net.h": ["coll_net"],
     "src/transport/transport.h": ["coll_transport", "coll_transport_env"],
     "src/transport/transport_shared.h": ["coll_transport_shared"],
 }
 # These make their calls of the system through the table of src/net, so that a simulator can stand in for the network.
-THROUGH_NET = re.compile(r"^src/(control|context)/|^src/\w+/(async|wait)\.c$")
+THROUGH_NET = re.compile(r"^src/(control|context)/|^src/(inflight|call)/(thread|wait)\.c$")
 SYSTEM = {"socket", "bind", "listen", "accept", "accept4", "connect", "getsockname", "getsockopt", "setsockopt", "send",
           "recv", "sendmsg", "recvmsg", "getifaddrs", "freeifaddrs", "epoll_create1", "epoll_ctl", "epoll_wait", "poll",
           "ppoll", "eventfd", "timerfd_create", "timerfd_settime", "read", "sched_yield", "nanosleep",

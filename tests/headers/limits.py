@@ -8,7 +8,7 @@ import sys
 ROOT = sys.argv[1]
 LIMITS = "src/base/limits.h"
 PAGES = "docs/results/experiments"
-FOLDERS = ["select", "intra", "engine", "core", "call", "match", "progress", "comm"]
+FOLDERS = ["select", "intra", "engine", "core", "call", "match", "inflight", "devcall", "comm"]
 # No thresholds: how memory is laid out, counts of trials and turns, texts, stacks, and limits of a setting or of a table.
 LAYOUT = {"COLL_LINE_BYTES", "COLL_LINES", "COLL_FIRST_PAYLOAD", "COLL_MORE_PAYLOAD", "COLL_ENTRY_PAYLOAD", "COLL_WIDE_PIECES",
           "COLL_EDGE_MAX", "COLL_PIECES_MAX", "COLL_AREA_GAP", "COLL_TILE_AREAS", "COLL_INTRA_SIZE_MAX", "COLL_CENTRAL_SIZE_MAX",

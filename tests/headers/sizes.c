@@ -2,7 +2,7 @@
  * Prints the sizes of the large structs, for ratchets.py: each has a limit that may only fall.
  */
 #include "core/comm.h"
-#include "progress/device_call.h"
+#include "devcall/device_call.h"
 
 #include <stdio.h>
 

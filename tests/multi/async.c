@@ -7,11 +7,11 @@
  * usage: async TRANSPORT on|off|auto [PART-OF-A-TEST'S-NAME]
  */
 #include "async_ranks.h"
-#include "progress/drive.h"
+#include "inflight/drive.h"
 
 #include <poll.h>
 
-#include "progress/async.h"
+#include "inflight/async.h"
 
 /* ---- Streams ---- */
 

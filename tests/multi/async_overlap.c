@@ -8,9 +8,9 @@
  */
 #include "async_ranks.h"
 #include "engine/run.h"
-#include "progress/drive.h"
+#include "inflight/drive.h"
 
-#include "progress/async.h"
+#include "inflight/async.h"
 
 static atomic_int lent;
 

@@ -16,7 +16,7 @@
 #include "compat/nccl/driver.h"
 #include "compat/nccl/error.h"
 #include "compat/nccl/group.h"
-#include "progress/drive.h"
+#include "inflight/drive.h"
 
 enum { KEY_AT = 8, KEY_BYTES = 16 }; /* where an id has the key of its job */
 

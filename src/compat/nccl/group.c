@@ -12,10 +12,10 @@
 #include <string.h>
 
 #include "base/thread.h"
+#include "call/group.h"
 #include "compat/nccl/driver.h"
 #include "compat/nccl/error.h"
 #include "core/ops.h"
-#include "progress/group.h"
 
 enum { TOGETHER = 32, REFUSAL_BYTES = 1024 };
 
