@@ -241,6 +241,72 @@ uint64_t coll_comm_first_id(const struct coll_context *ctx)
 	return coll_hash_combine(ctx->peer_infos[0].id.word[0], ctx->peer_infos[0].id.word[1]) | 1;
 }
 
+/* Who its ranks are, and what is agreed among them. */
+static coll_status settle(struct coll_comm *comm, const int *process_of, int size)
+{
+	const struct coll_context *ctx = comm->ctx;
+	coll_status st = coll_rank_map_init(&comm->rank_map, ctx, process_of, size);
+
+	if (st != COLL_OK)
+		return st;
+	/* ALARM: gossip notes may have arrived earlier. */
+	atomic_init(&comm->attention, COLL_ATTENTION_ALARM | (ctx->device ? COLL_ATTENTION_MEMORY : 0u));
+	comm->rank = coll_comm_rank_of(comm, ctx->rank);
+	comm->size = comm->rank_map.size;
+	st = coll_comm_find_layout(comm, common_transport(comm, true), &comm->layout);
+	if (st == COLL_OK)
+		st = coll_comm_find_rails(comm, common_transport(comm, true), comm->layout, &comm->rails);
+	if (st == COLL_OK)
+		find_facts(comm);
+	return st;
+}
+
+/* What its calls run in. */
+static coll_status make_runs(struct coll_comm *comm)
+{
+	coll_status st = coll_run_create(&comm->run);
+
+	for (int i = 0; i < 2 && st == COLL_OK; i++)
+		st = coll_run_create(&comm->pair_run[i]);
+	if (st == COLL_OK)
+		st = coll_plan_cache_create(comm->ctx->settings.memory_budget / 4, &comm->plans);
+	if (st == COLL_OK && comm->facts.caps.streamed)
+		coll_plan_cache_keep_logical(comm->plans);
+	return st;
+}
+
+/* What it allocates for all its life, beside what captures, tags and operations of the user need. */
+static coll_status make_parts(struct coll_comm *comm)
+{
+	const size_t size = (size_t)comm->size;
+	coll_status st;
+
+	comm->pair_sequence[0] = calloc(size, sizeof(uint64_t));
+	comm->pair_sequence[1] = calloc(size, sizeof(uint64_t));
+	comm->tagged.knocks = calloc(size, sizeof(*comm->tagged.knocks));
+	if (!comm->pair_sequence[0] || !comm->pair_sequence[1] || !comm->tagged.knocks)
+		return COLL_ERR_MEMORY;
+	st = coll_comm_fabric_init(comm, &comm->collective, 0);
+	if (st == COLL_OK)
+		st = coll_select_intra_prepare(comm);
+	if (st == COLL_OK)
+		st = coll_comm_fabric_init(comm, &comm->pairs, COLL_LANES_P2P);
+	if (st == COLL_OK)
+		st = make_runs(comm);
+	return st == COLL_OK ? coll_comm_prepare_end(comm) : st;
+}
+
+static void enlist(struct coll_comm *comm)
+{
+	struct coll_context *ctx = comm->ctx;
+
+	pthread_mutex_lock(&ctx->comms_lock);
+	comm->next = ctx->comms;
+	ctx->comms = comm;
+	pthread_mutex_unlock(&ctx->comms_lock);
+	coll_context_retain(ctx);
+}
+
 coll_status coll_comm_new(struct coll_context *ctx, uint64_t id, uint32_t epoch, const int *process_of, int size,
                           struct coll_comm **out, struct coll_error_box *err)
 {
@@ -258,66 +324,23 @@ coll_status coll_comm_new(struct coll_context *ctx, uint64_t id, uint32_t epoch,
 	coll_inflight_init(&comm->inflight);
 	pthread_mutex_init(&comm->tagged.lock, NULL);
 	comm->tagged.made = true;
-	st = coll_rank_map_init(&comm->rank_map, ctx, process_of, size);
-	if (st != COLL_OK) {
-		coll_comm_free(&comm);
-		return coll_error_set(err, st, "out of memory for a communicator of %d", size);
-	}
-	/* ALARM: gossip notes may have arrived earlier. */
-	atomic_init(&comm->attention, COLL_ATTENTION_ALARM | (ctx->device ? COLL_ATTENTION_MEMORY : 0u));
-	comm->rank = coll_comm_rank_of(comm, ctx->rank);
-	comm->size = comm->rank_map.size;
-	st = coll_comm_find_layout(comm, common_transport(comm, true), &comm->layout);
-	if (st == COLL_OK)
-		st = coll_comm_find_rails(comm, common_transport(comm, true), comm->layout, &comm->rails);
-	if (st != COLL_OK) {
-		coll_comm_free(&comm);
-		return coll_error_set(err, st, "out of memory for a communicator of %d", size);
-	}
-	find_facts(comm);
-	if (coll_recorder_open(&comm->recorder) != COLL_OK)
+	st = settle(comm, process_of, size);
+	if (st == COLL_OK && coll_recorder_open(&comm->recorder) != COLL_OK)
 		coll_log(&ctx->logger, COLL_LOG_WARN,
 		         "[COLL-5103] no memory for the flight recorder: operations are not recorded");
-	st = COLL_ERR_MEMORY;
-	comm->pair_sequence[0] = calloc((size_t)comm->size, sizeof(uint64_t));
-	comm->pair_sequence[1] = calloc((size_t)comm->size, sizeof(uint64_t));
-	if (comm->pair_sequence[0] && comm->pair_sequence[1])
-		st = coll_comm_fabric_init(comm, &comm->collective, 0);
 	if (st == COLL_OK)
-		st = coll_select_intra_prepare(comm);
-	if (st == COLL_OK)
-		st = coll_comm_fabric_init(comm, &comm->pairs, COLL_LANES_P2P);
-	if (st == COLL_OK && ctx->device)
-		st = coll_comm_fabric_init(comm, &comm->captured[0], COLL_LANES_GRAPHS);
-	if (st == COLL_OK && ctx->device)
-		st = coll_comm_fabric_init(comm, &comm->captured[1], COLL_LANES_GRAPHS_P2P);
-	if (st == COLL_OK && !(comm->tagged.knocks = calloc((size_t)comm->size, sizeof(*comm->tagged.knocks))))
-		st = COLL_ERR_MEMORY;
-	if (st == COLL_OK)
-		st = coll_run_create(&comm->run);
-	for (int i = 0; i < 2 && st == COLL_OK; i++)
-		st = coll_run_create(&comm->pair_run[i]);
-	if (st == COLL_OK)
-		st = coll_plan_cache_create(ctx->settings.memory_budget / 4, &comm->plans);
-	if (st == COLL_OK && comm->facts.caps.streamed)
-		coll_plan_cache_keep_logical(comm->plans);
-	if (st == COLL_OK)
-		st = coll_comm_prepare_end(comm);
+		st = make_parts(comm);
+	if (st != COLL_OK)
+		coll_error_set(err, st, "out of memory for a communicator of %d", size);
 	if (st == COLL_OK)
 		st = find_isa(comm, err);
+	if (st == COLL_OK)
+		st = coll_stage_create(comm, err);
 	if (st != COLL_OK) {
-		coll_comm_free(&comm);
-		return coll_error_set(err, st, "out of memory for a communicator");
-	}
-	if (st == COLL_OK && (st = coll_stage_create(comm, err)) != COLL_OK) {
 		coll_comm_free(&comm);
 		return st;
 	}
-	pthread_mutex_lock(&ctx->comms_lock);
-	comm->next = ctx->comms;
-	ctx->comms = comm;
-	pthread_mutex_unlock(&ctx->comms_lock);
-	coll_context_retain(ctx);
+	enlist(comm);
 	*out = comm;
 	return COLL_OK;
 }
@@ -335,8 +358,9 @@ void coll_comm_free(struct coll_comm **out)
 	coll_capture_destroy(comm);
 	coll_comm_fabric_close(&comm->collective);
 	coll_comm_fabric_close(&comm->pairs);
-	coll_comm_fabric_close(&comm->captured[0]);
-	coll_comm_fabric_close(&comm->captured[1]);
+	for (int i = 0; comm->captured && i < 2; i++)
+		coll_comm_fabric_close(&comm->captured[i]);
+	free(comm->captured);
 	coll_group_barrier_destroy(&comm->group_barrier);
 	coll_tags_free(comm);
 	coll_intra_destroy(&comm->intra);
@@ -354,6 +378,7 @@ void coll_comm_free(struct coll_comm **out)
 	free((void *)comm->pair_sequence[1]);
 	coll_pair_counts_free(&comm->pair_counts);
 	free(comm->groups.at);
+	free(comm->ops);
 	free(comm->scratch);
 	free(comm->end);
 	free(comm->late.ranks);

@@ -28,11 +28,14 @@ const struct coll_intra_op *coll_mapped_op(const struct coll_comm *c)
 	return &direct;
 }
 
+static struct coll_op_entry ops[COLL_OPS_MAX];
+
 static void setup(void)
 {
 	fake_plan_reset();
 	fake_select_reset();
 	comm = fake_comm_open(0, SIZE);
+	comm->ops = ops;
 	comm->slot_bytes = SLOT_BYTES;
 	comm->facts.forced = "";
 	fake_select.choice = (struct coll_select_choice){.algo = &coll_algos[FAKE_LEAN], .windows = 3};
