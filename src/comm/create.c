@@ -514,14 +514,55 @@ static void give_up(struct coll_comm **comm)
 	coll_comm_destroy(comm);
 }
 
+/* What the program and its environment ask for. */
+static coll_status configure(const coll_config **cfg, coll_config *whole, int local_ranks,
+                             struct coll_settings *settings, char *unknown, struct coll_device_choice *device,
+                             struct coll_error_box *err)
+{
+	coll_status st = read_config(cfg, whole, err);
+
+	if (st == COLL_OK)
+		st = coll_settings_load(settings, *cfg, unknown, err);
+	if (st == COLL_OK)
+		st = coll_settings_check(settings, err);
+	if (st == COLL_OK)
+		st = coll_comm_devices_choose(*cfg, settings, local_ranks, device, err);
+	return st;
+}
+
+/* Open the context of this rank, and exchange peer infos with all others. */
+static coll_status open_job(const coll_config *cfg, const struct coll_settings *settings,
+                            const struct coll_device_choice *device, struct coll_context **out,
+                            struct coll_error_box *err)
+{
+	struct coll_identity id = {.rank = -1};
+	struct coll_peer_info *peer_infos = NULL;
+	coll_status st = coll_bootstrap_probe(cfg, settings, &id, err);
+
+	if (st == COLL_OK)
+		st = coll_context_open(out, &hooks, cfg, settings, &id, NULL, err);
+	if (st == COLL_OK)
+		(*out)->info.device = device->wanted;
+	if (st == COLL_OK && !(peer_infos = calloc((size_t)id.size, sizeof(*peer_infos))))
+		st = coll_error_set(err, COLL_ERR_MEMORY, "out of memory for the peer info of %d ranks", id.size);
+	if (st == COLL_OK && id.size == 1)
+		peer_infos[0] = (*out)->info;
+	else if (st == COLL_OK)
+		st = coll_bootstrap_exchange(cfg, settings, &id, &(*out)->info, peer_infos, sizeof(*peer_infos), err);
+	if (st == COLL_OK)
+		st = coll_context_join(*out, peer_infos, err);
+	if (st == COLL_OK)
+		st = coll_comm_devices_open(*out, device, coll_comm_devices_local_rank(*out), err);
+	free(peer_infos);
+	return st;
+}
+
 coll_status coll_comm_create(coll_comm **out, const coll_config *cfg)
 {
 	struct coll_error_box err;
 	struct coll_settings *settings = malloc(sizeof(*settings));
-	struct coll_identity id = {.rank = -1};
 	struct coll_context *ctx = NULL;
 	struct coll_comm *comm = NULL;
-	struct coll_peer_info *peer_infos = NULL;
 	char unknown[COLL_TEXT_MAX] = "";
 	struct coll_device_choice device;
 	coll_config whole;
@@ -535,31 +576,11 @@ coll_status coll_comm_create(coll_comm **out, const coll_config *cfg)
 	else if (!settings)
 		st = coll_error_set(&err, COLL_ERR_MEMORY, "out of memory for settings");
 	else
-		st = read_config(&cfg, &whole, &err);
-	if (st == COLL_OK)
-		st = coll_settings_load(settings, cfg, unknown, &err);
-	if (st == COLL_OK)
-		st = coll_settings_check(settings, &err);
-	if (st == COLL_OK)
-		st = coll_comm_devices_choose(cfg, settings, 1, &device, &err);
+		st = configure(&cfg, &whole, 1, settings, unknown, &device, &err);
 	if (cfg)
 		coll_interrupt_enter(&(struct coll_interrupt){cfg->interrupt, cfg->interrupt_arg});
 	if (st == COLL_OK)
-		st = coll_bootstrap_probe(cfg, settings, &id, &err);
-	if (st == COLL_OK)
-		st = coll_context_open(&ctx, &hooks, cfg, settings, &id, NULL, &err);
-	if (st == COLL_OK)
-		ctx->info.device = device.wanted;
-	if (st == COLL_OK && !(peer_infos = calloc((size_t)id.size, sizeof(*peer_infos))))
-		st = coll_error_set(&err, COLL_ERR_MEMORY, "out of memory for the peer info of %d ranks", id.size);
-	if (st == COLL_OK && id.size == 1)
-		peer_infos[0] = ctx->info;
-	else if (st == COLL_OK)
-		st = coll_bootstrap_exchange(cfg, settings, &id, &ctx->info, peer_infos, sizeof(*peer_infos), &err);
-	if (st == COLL_OK)
-		st = coll_context_join(ctx, peer_infos, &err);
-	if (st == COLL_OK)
-		st = coll_comm_devices_open(ctx, &device, coll_comm_devices_local_rank(ctx), &err);
+		st = open_job(cfg, settings, &device, &ctx, &err);
 	st = end_interruptible(st, &err); /* what follows waits on a communicator */
 	if (st == COLL_OK)
 		st = coll_comm_new(ctx, coll_comm_first_id(ctx), 0, NULL, 0, &comm, &err);
@@ -576,19 +597,44 @@ coll_status coll_comm_create(coll_comm **out, const coll_config *cfg)
 		coll_context_close(&ctx);
 		coll_thread_error_failed(st, &err, cfg);
 	}
-	free(peer_infos);
 	free(settings);
 	return st;
 }
 
-/* Create all ranks in one process. A group connects their loop transports, and the peer infos need
- * no exchange. */
+/* The contexts of n ranks of this process. A group connects their loop transports, and the peer infos need no exchange.
+ */
+static coll_status open_all(struct coll_context **ctx, int n, const coll_config *cfg,
+                            const struct coll_settings *settings, const struct coll_device_choice *device,
+                            struct coll_shared_group *group, struct coll_error_box *err)
+{
+	struct coll_peer_info *peer_infos = calloc((size_t)n, sizeof(*peer_infos));
+	coll_status st = peer_infos ? COLL_OK : coll_error_set(err, COLL_ERR_MEMORY, "out of memory");
+
+	for (int r = 0; r < n && st == COLL_OK; r++) {
+		struct coll_identity id = {.rank = r, .size = n, .launcher = "process"};
+
+		id.job_key[0] = coll_mix64((uint64_t)(uintptr_t)group ^ coll_clock_ns());
+		if (r > 0)
+			id.job_key[0] = ctx[0]->identity.job_key[0];
+		st = coll_context_open(&ctx[r], &hooks, cfg, settings, &id, group, err);
+		if (st == COLL_OK) {
+			ctx[r]->info.device = device->wanted;
+			peer_infos[r] = ctx[r]->info;
+		}
+	}
+	for (int r = 0; r < n && st == COLL_OK; r++)
+		st = coll_context_join(ctx[r], peer_infos, err);
+	for (int r = 0; r < n && st == COLL_OK; r++)
+		st = coll_comm_devices_open(ctx[r], device, r, err);
+	free(peer_infos);
+	return st;
+}
+
 coll_status coll_comm_create_all(coll_comm **comms, int n, const coll_config *cfg)
 {
 	struct coll_error_box err;
 	struct coll_settings *settings = malloc(sizeof(*settings));
 	struct coll_context **ctx = n > 0 ? calloc((size_t)n, sizeof(struct coll_context *)) : NULL;
-	struct coll_peer_info *peer_infos = n > 0 ? calloc((size_t)n, sizeof(*peer_infos)) : NULL;
 	struct coll_shared_group *group = NULL;
 	struct coll_device_choice device;
 	coll_config whole;
@@ -599,34 +645,14 @@ coll_status coll_comm_create_all(coll_comm **comms, int n, const coll_config *cf
 		st = coll_error_set(&err, COLL_ERR_ARGUMENT, "comms is NULL or n = %d is below 1", n);
 	else if (coll_notify_forbids(NULL, "comm_create_all"))
 		st = coll_error_set(&err, COLL_ERR_ARGUMENT, "[COLL-1204] not inside a function of event_notify");
-	else if (!settings || !ctx || !peer_infos)
+	else if (!settings || !ctx)
 		st = coll_error_set(&err, COLL_ERR_MEMORY, "out of memory");
 	else
-		st = read_config(&cfg, &whole, &err);
-	if (st == COLL_OK)
-		st = coll_settings_load(settings, cfg, NULL, &err);
-	if (st == COLL_OK)
-		st = coll_settings_check(settings, &err);
-	if (st == COLL_OK)
-		st = coll_comm_devices_choose(cfg, settings, n, &device, &err);
+		st = configure(&cfg, &whole, n, settings, NULL, &device, &err);
 	if (st == COLL_OK)
 		st = coll_shared_group_create(&group);
-	for (int r = 0; r < n && st == COLL_OK; r++) {
-		struct coll_identity id = {.rank = r, .size = n, .launcher = "process"};
-
-		id.job_key[0] = coll_mix64((uint64_t)(uintptr_t)group ^ coll_clock_ns());
-		if (r > 0)
-			id.job_key[0] = ctx[0]->identity.job_key[0];
-		st = coll_context_open(&ctx[r], &hooks, cfg, settings, &id, group, &err);
-		if (st == COLL_OK) {
-			ctx[r]->info.device = device.wanted;
-			peer_infos[r] = ctx[r]->info;
-		}
-	}
-	for (int r = 0; r < n && st == COLL_OK; r++)
-		st = coll_context_join(ctx[r], peer_infos, &err);
-	for (int r = 0; r < n && st == COLL_OK; r++)
-		st = coll_comm_devices_open(ctx[r], &device, r, &err);
+	if (st == COLL_OK)
+		st = open_all(ctx, n, cfg, settings, &device, group, &err);
 	for (int r = 0; comms && r < n; r++)
 		comms[r] = NULL;
 	for (int r = 0; r < n && st == COLL_OK; r++)
@@ -644,7 +670,6 @@ coll_status coll_comm_create_all(coll_comm **comms, int n, const coll_config *cf
 		coll_thread_error_failed(st, &err, cfg);
 	}
 	coll_shared_group_release(&group);
-	free(peer_infos);
 	free(ctx);
 	free(settings);
 	return st;
