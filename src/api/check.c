@@ -31,9 +31,9 @@ coll_status coll_check_call(coll_comm *comm, const char *kind, coll_stream *stre
 coll_status coll_check_op(coll_comm *comm, const char *kind, coll_op op, coll_dtype type)
 {
 	if (op >= COLL_OP_FIRST && op < COLL_OP_FIRST + COLL_OPS_MAX) {
-		const struct coll_op_entry *e = &comm->ops[op - COLL_OP_FIRST];
+		const struct coll_op_entry *e = comm->ops ? &comm->ops[op - COLL_OP_FIRST] : NULL;
 
-		if (!e->used)
+		if (!e || !e->used)
 			return coll_comm_refuse(comm, kind, COLL_ERR_ARGUMENT, "operation %u does not exist",
 			                        (unsigned)op);
 		if (e->code == COLL_OP_PREMUL_SUM && e->type != type)

@@ -6,7 +6,6 @@
 #include "base/hash.h"
 #include "call/wait.h"
 #include "engine/run.h"
-#include "mapped/call.h"
 #include "watch/pair_counts.h"
 
 void coll_begin_record(const struct coll_comm *comm, const struct coll_call *c, const struct coll_job *job,
@@ -48,29 +47,29 @@ uint32_t coll_begin_salt(struct coll_comm *comm, const struct coll_call *c, cons
 	return k->now;
 }
 
-/* A frame that nobody expects, of a call whose lengths only the two ends know, is found where
- * the next one is expected on its channel. An intranode call expects none: so the first
- * call after such a one in which all hear from all is made by its plan. Calls like the last
- * one need not ask: after such a one nothing is prepared. */
-static bool by_plan(struct coll_comm *comm, const struct coll_call *c)
+/* Whether no frame that nobody expects may be on the channels: a fact of the table of ways, which depends on the calls
+ * before. A call whose lengths only the two ends know may leave such a frame, and it is found where the next one is
+ * expected on its channel. Calls over shared memory expect none. So the first call after such a one in which all hear
+ * from all is made by its plan. Calls like the last one need not ask: after such a one nothing is prepared. */
+static bool is_matched(const struct coll_comm *comm)
 {
-	const bool before = comm->salt.by_plan;
+	return !comm->salt.by_plan;
+}
 
+static void note_matched(struct coll_comm *comm, const struct coll_call *c, bool by_plan)
+{
 	if (c->pairwise)
 		comm->salt.by_plan = true;
-	else if (coll_call_synchronises(c))
+	else if (by_plan && coll_call_synchronises(c))
 		comm->salt.by_plan = false;
-	return before;
 }
 
 void coll_begin_collective(struct coll_comm *comm, const struct coll_call *call, const struct coll_call *shown,
                            uint8_t flags, const struct coll_intra_op *intra, uint32_t signature, struct coll_job *job,
                            struct coll_record *record)
 {
-	/* A direct call has nothing to do with channels. */
-	job->intra = intra && (coll_mapped_is(comm, intra) || !by_plan(comm, call)) ? intra : NULL;
-	if (!intra)
-		by_plan(comm, call);
+	job->intra = intra && intra->matched && !is_matched(comm) ? NULL : intra;
+	note_matched(comm, call, !job->intra);
 	job->signature = signature;
 	coll_begin_record(comm, shown, job, record);
 	record->flags |= flags;

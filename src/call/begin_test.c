@@ -7,7 +7,7 @@
 enum { NUMBER = 7, SALT = 0x5a5a };
 
 static struct coll_entry entries[COLL_RECORDER_ENTRIES];
-static const struct coll_intra_op op;
+static const struct coll_intra_op op = {.matched = true}, direct;
 
 static void setup(void)
 {
@@ -61,6 +61,22 @@ TEST(begin, after_a_pairwise_call_the_next_that_synchronises_goes_by_plan)
 	CHECK(intranode(world_call(8)) && fake_watch.noted == 0);
 	CHECK(intranode(pairwise) && fake_watch.noted == 1, "its lengths are noted");
 	CHECK(!intranode(rooted) && !intranode(world_call(8)) && intranode(world_call(8)));
+	world_close();
+}
+
+/* It expects no frame, nor does it find one. */
+TEST(begin, a_way_that_does_not_need_channels_to_be_matched_is_kept)
+{
+	const struct coll_call pairwise = {.kind = COLL_KIND_ALL_TO_ALL, .count = 1, .pairwise = true};
+	const struct coll_call call = world_call(8);
+	struct coll_job job = {.sequence = NUMBER};
+	struct coll_record r;
+
+	setup();
+	intranode(pairwise);
+	coll_begin_collective(comm, &call, &call, 0, &direct, 0, &job, &r);
+	CHECK(job.intra == &direct);
+	CHECK(!intranode(call), "the frame may still be there");
 	world_close();
 }
 

@@ -241,6 +241,72 @@ uint64_t coll_comm_first_id(const struct coll_context *ctx)
 	return coll_hash_combine(ctx->peer_infos[0].id.word[0], ctx->peer_infos[0].id.word[1]) | 1;
 }
 
+/* Who its ranks are, and what is agreed among them. */
+static coll_status settle(struct coll_comm *comm, const int *process_of, int size)
+{
+	const struct coll_context *ctx = comm->ctx;
+	coll_status st = coll_rank_map_init(&comm->rank_map, ctx, process_of, size);
+
+	if (st != COLL_OK)
+		return st;
+	/* ALARM: gossip notes may have arrived earlier. */
+	atomic_init(&comm->attention, COLL_ATTENTION_ALARM | (ctx->device ? COLL_ATTENTION_MEMORY : 0u));
+	comm->rank = coll_comm_rank_of(comm, ctx->rank);
+	comm->size = comm->rank_map.size;
+	st = coll_comm_find_layout(comm, common_transport(comm, true), &comm->layout);
+	if (st == COLL_OK)
+		st = coll_comm_find_rails(comm, common_transport(comm, true), comm->layout, &comm->rails);
+	if (st == COLL_OK)
+		find_facts(comm);
+	return st;
+}
+
+/* What its calls run in. */
+static coll_status make_runs(struct coll_comm *comm)
+{
+	coll_status st = coll_run_create(&comm->run);
+
+	for (int i = 0; i < 2 && st == COLL_OK; i++)
+		st = coll_run_create(&comm->pair_run[i]);
+	if (st == COLL_OK)
+		st = coll_plan_cache_create(comm->ctx->settings.memory_budget / 4, &comm->plans);
+	if (st == COLL_OK && comm->facts.caps.streamed)
+		coll_plan_cache_keep_logical(comm->plans);
+	return st;
+}
+
+/* What it allocates for all its life, beside what captures, tags and operations of the user need. */
+static coll_status make_parts(struct coll_comm *comm)
+{
+	const size_t size = (size_t)comm->size;
+	coll_status st;
+
+	comm->pair_sequence[0] = calloc(size, sizeof(uint64_t));
+	comm->pair_sequence[1] = calloc(size, sizeof(uint64_t));
+	comm->tagged.knocks = calloc(size, sizeof(*comm->tagged.knocks));
+	if (!comm->pair_sequence[0] || !comm->pair_sequence[1] || !comm->tagged.knocks)
+		return COLL_ERR_MEMORY;
+	st = coll_comm_fabric_init(comm, &comm->collective, 0);
+	if (st == COLL_OK)
+		st = coll_select_intra_prepare(comm);
+	if (st == COLL_OK)
+		st = coll_comm_fabric_init(comm, &comm->pairs, COLL_LANES_P2P);
+	if (st == COLL_OK)
+		st = make_runs(comm);
+	return st == COLL_OK ? coll_comm_prepare_end(comm) : st;
+}
+
+static void enlist(struct coll_comm *comm)
+{
+	struct coll_context *ctx = comm->ctx;
+
+	pthread_mutex_lock(&ctx->comms_lock);
+	comm->next = ctx->comms;
+	ctx->comms = comm;
+	pthread_mutex_unlock(&ctx->comms_lock);
+	coll_context_retain(ctx);
+}
+
 coll_status coll_comm_new(struct coll_context *ctx, uint64_t id, uint32_t epoch, const int *process_of, int size,
                           struct coll_comm **out, struct coll_error_box *err)
 {
@@ -258,66 +324,23 @@ coll_status coll_comm_new(struct coll_context *ctx, uint64_t id, uint32_t epoch,
 	coll_inflight_init(&comm->inflight);
 	pthread_mutex_init(&comm->tagged.lock, NULL);
 	comm->tagged.made = true;
-	st = coll_rank_map_init(&comm->rank_map, ctx, process_of, size);
-	if (st != COLL_OK) {
-		coll_comm_free(&comm);
-		return coll_error_set(err, st, "out of memory for a communicator of %d", size);
-	}
-	/* ALARM: gossip notes may have arrived earlier. */
-	atomic_init(&comm->attention, COLL_ATTENTION_ALARM | (ctx->device ? COLL_ATTENTION_MEMORY : 0u));
-	comm->rank = coll_comm_rank_of(comm, ctx->rank);
-	comm->size = comm->rank_map.size;
-	st = coll_comm_find_layout(comm, common_transport(comm, true), &comm->layout);
-	if (st == COLL_OK)
-		st = coll_comm_find_rails(comm, common_transport(comm, true), comm->layout, &comm->rails);
-	if (st != COLL_OK) {
-		coll_comm_free(&comm);
-		return coll_error_set(err, st, "out of memory for a communicator of %d", size);
-	}
-	find_facts(comm);
-	if (coll_recorder_open(&comm->recorder) != COLL_OK)
+	st = settle(comm, process_of, size);
+	if (st == COLL_OK && coll_recorder_open(&comm->recorder) != COLL_OK)
 		coll_log(&ctx->logger, COLL_LOG_WARN,
 		         "[COLL-5103] no memory for the flight recorder: operations are not recorded");
-	st = COLL_ERR_MEMORY;
-	comm->pair_sequence[0] = calloc((size_t)comm->size, sizeof(uint64_t));
-	comm->pair_sequence[1] = calloc((size_t)comm->size, sizeof(uint64_t));
-	if (comm->pair_sequence[0] && comm->pair_sequence[1])
-		st = coll_comm_fabric_init(comm, &comm->collective, 0);
 	if (st == COLL_OK)
-		st = coll_select_intra_prepare(comm);
-	if (st == COLL_OK)
-		st = coll_comm_fabric_init(comm, &comm->pairs, COLL_LANES_P2P);
-	if (st == COLL_OK && ctx->device)
-		st = coll_comm_fabric_init(comm, &comm->captured[0], COLL_LANES_GRAPHS);
-	if (st == COLL_OK && ctx->device)
-		st = coll_comm_fabric_init(comm, &comm->captured[1], COLL_LANES_GRAPHS_P2P);
-	if (st == COLL_OK && !(comm->tagged.knocks = calloc((size_t)comm->size, sizeof(*comm->tagged.knocks))))
-		st = COLL_ERR_MEMORY;
-	if (st == COLL_OK)
-		st = coll_run_create(&comm->run);
-	for (int i = 0; i < 2 && st == COLL_OK; i++)
-		st = coll_run_create(&comm->pair_run[i]);
-	if (st == COLL_OK)
-		st = coll_plan_cache_create(ctx->settings.memory_budget / 4, &comm->plans);
-	if (st == COLL_OK && comm->facts.caps.streamed)
-		coll_plan_cache_keep_logical(comm->plans);
-	if (st == COLL_OK)
-		st = coll_comm_prepare_end(comm);
+		st = make_parts(comm);
+	if (st != COLL_OK)
+		coll_error_set(err, st, "out of memory for a communicator of %d", size);
 	if (st == COLL_OK)
 		st = find_isa(comm, err);
+	if (st == COLL_OK)
+		st = coll_stage_create(comm, err);
 	if (st != COLL_OK) {
-		coll_comm_free(&comm);
-		return coll_error_set(err, st, "out of memory for a communicator");
-	}
-	if (st == COLL_OK && (st = coll_stage_create(comm, err)) != COLL_OK) {
 		coll_comm_free(&comm);
 		return st;
 	}
-	pthread_mutex_lock(&ctx->comms_lock);
-	comm->next = ctx->comms;
-	ctx->comms = comm;
-	pthread_mutex_unlock(&ctx->comms_lock);
-	coll_context_retain(ctx);
+	enlist(comm);
 	*out = comm;
 	return COLL_OK;
 }
@@ -335,8 +358,9 @@ void coll_comm_free(struct coll_comm **out)
 	coll_capture_destroy(comm);
 	coll_comm_fabric_close(&comm->collective);
 	coll_comm_fabric_close(&comm->pairs);
-	coll_comm_fabric_close(&comm->captured[0]);
-	coll_comm_fabric_close(&comm->captured[1]);
+	for (int i = 0; comm->captured && i < 2; i++)
+		coll_comm_fabric_close(&comm->captured[i]);
+	free(comm->captured);
 	coll_group_barrier_destroy(&comm->group_barrier);
 	coll_tags_free(comm);
 	coll_intra_destroy(&comm->intra);
@@ -354,6 +378,7 @@ void coll_comm_free(struct coll_comm **out)
 	free((void *)comm->pair_sequence[1]);
 	coll_pair_counts_free(&comm->pair_counts);
 	free(comm->groups.at);
+	free(comm->ops);
 	free(comm->scratch);
 	free(comm->end);
 	free(comm->late.ranks);
@@ -489,14 +514,55 @@ static void give_up(struct coll_comm **comm)
 	coll_comm_destroy(comm);
 }
 
+/* What the program and its environment ask for. */
+static coll_status configure(const coll_config **cfg, coll_config *whole, int local_ranks,
+                             struct coll_settings *settings, char *unknown, struct coll_device_choice *device,
+                             struct coll_error_box *err)
+{
+	coll_status st = read_config(cfg, whole, err);
+
+	if (st == COLL_OK)
+		st = coll_settings_load(settings, *cfg, unknown, err);
+	if (st == COLL_OK)
+		st = coll_settings_check(settings, err);
+	if (st == COLL_OK)
+		st = coll_comm_devices_choose(*cfg, settings, local_ranks, device, err);
+	return st;
+}
+
+/* Open the context of this rank, and exchange peer infos with all others. */
+static coll_status open_job(const coll_config *cfg, const struct coll_settings *settings,
+                            const struct coll_device_choice *device, struct coll_context **out,
+                            struct coll_error_box *err)
+{
+	struct coll_identity id = {.rank = -1};
+	struct coll_peer_info *peer_infos = NULL;
+	coll_status st = coll_bootstrap_probe(cfg, settings, &id, err);
+
+	if (st == COLL_OK)
+		st = coll_context_open(out, &hooks, cfg, settings, &id, NULL, err);
+	if (st == COLL_OK)
+		(*out)->info.device = device->wanted;
+	if (st == COLL_OK && !(peer_infos = calloc((size_t)id.size, sizeof(*peer_infos))))
+		st = coll_error_set(err, COLL_ERR_MEMORY, "out of memory for the peer info of %d ranks", id.size);
+	if (st == COLL_OK && id.size == 1)
+		peer_infos[0] = (*out)->info;
+	else if (st == COLL_OK)
+		st = coll_bootstrap_exchange(cfg, settings, &id, &(*out)->info, peer_infos, sizeof(*peer_infos), err);
+	if (st == COLL_OK)
+		st = coll_context_join(*out, peer_infos, err);
+	if (st == COLL_OK)
+		st = coll_comm_devices_open(*out, device, coll_comm_devices_local_rank(*out), err);
+	free(peer_infos);
+	return st;
+}
+
 coll_status coll_comm_create(coll_comm **out, const coll_config *cfg)
 {
 	struct coll_error_box err;
 	struct coll_settings *settings = malloc(sizeof(*settings));
-	struct coll_identity id = {.rank = -1};
 	struct coll_context *ctx = NULL;
 	struct coll_comm *comm = NULL;
-	struct coll_peer_info *peer_infos = NULL;
 	char unknown[COLL_TEXT_MAX] = "";
 	struct coll_device_choice device;
 	coll_config whole;
@@ -510,31 +576,11 @@ coll_status coll_comm_create(coll_comm **out, const coll_config *cfg)
 	else if (!settings)
 		st = coll_error_set(&err, COLL_ERR_MEMORY, "out of memory for settings");
 	else
-		st = read_config(&cfg, &whole, &err);
-	if (st == COLL_OK)
-		st = coll_settings_load(settings, cfg, unknown, &err);
-	if (st == COLL_OK)
-		st = coll_settings_check(settings, &err);
-	if (st == COLL_OK)
-		st = coll_comm_devices_choose(cfg, settings, 1, &device, &err);
+		st = configure(&cfg, &whole, 1, settings, unknown, &device, &err);
 	if (cfg)
 		coll_interrupt_enter(&(struct coll_interrupt){cfg->interrupt, cfg->interrupt_arg});
 	if (st == COLL_OK)
-		st = coll_bootstrap_probe(cfg, settings, &id, &err);
-	if (st == COLL_OK)
-		st = coll_context_open(&ctx, &hooks, cfg, settings, &id, NULL, &err);
-	if (st == COLL_OK)
-		ctx->info.device = device.wanted;
-	if (st == COLL_OK && !(peer_infos = calloc((size_t)id.size, sizeof(*peer_infos))))
-		st = coll_error_set(&err, COLL_ERR_MEMORY, "out of memory for the peer info of %d ranks", id.size);
-	if (st == COLL_OK && id.size == 1)
-		peer_infos[0] = ctx->info;
-	else if (st == COLL_OK)
-		st = coll_bootstrap_exchange(cfg, settings, &id, &ctx->info, peer_infos, sizeof(*peer_infos), &err);
-	if (st == COLL_OK)
-		st = coll_context_join(ctx, peer_infos, &err);
-	if (st == COLL_OK)
-		st = coll_comm_devices_open(ctx, &device, coll_comm_devices_local_rank(ctx), &err);
+		st = open_job(cfg, settings, &device, &ctx, &err);
 	st = end_interruptible(st, &err); /* what follows waits on a communicator */
 	if (st == COLL_OK)
 		st = coll_comm_new(ctx, coll_comm_first_id(ctx), 0, NULL, 0, &comm, &err);
@@ -551,19 +597,44 @@ coll_status coll_comm_create(coll_comm **out, const coll_config *cfg)
 		coll_context_close(&ctx);
 		coll_thread_error_failed(st, &err, cfg);
 	}
-	free(peer_infos);
 	free(settings);
 	return st;
 }
 
-/* Create all ranks in one process. A group connects their loop transports, and the peer infos need
- * no exchange. */
+/* The contexts of n ranks of this process. A group connects their loop transports, and the peer infos need no exchange.
+ */
+static coll_status open_all(struct coll_context **ctx, int n, const coll_config *cfg,
+                            const struct coll_settings *settings, const struct coll_device_choice *device,
+                            struct coll_shared_group *group, struct coll_error_box *err)
+{
+	struct coll_peer_info *peer_infos = calloc((size_t)n, sizeof(*peer_infos));
+	coll_status st = peer_infos ? COLL_OK : coll_error_set(err, COLL_ERR_MEMORY, "out of memory");
+
+	for (int r = 0; r < n && st == COLL_OK; r++) {
+		struct coll_identity id = {.rank = r, .size = n, .launcher = "process"};
+
+		id.job_key[0] = coll_mix64((uint64_t)(uintptr_t)group ^ coll_clock_ns());
+		if (r > 0)
+			id.job_key[0] = ctx[0]->identity.job_key[0];
+		st = coll_context_open(&ctx[r], &hooks, cfg, settings, &id, group, err);
+		if (st == COLL_OK) {
+			ctx[r]->info.device = device->wanted;
+			peer_infos[r] = ctx[r]->info;
+		}
+	}
+	for (int r = 0; r < n && st == COLL_OK; r++)
+		st = coll_context_join(ctx[r], peer_infos, err);
+	for (int r = 0; r < n && st == COLL_OK; r++)
+		st = coll_comm_devices_open(ctx[r], device, r, err);
+	free(peer_infos);
+	return st;
+}
+
 coll_status coll_comm_create_all(coll_comm **comms, int n, const coll_config *cfg)
 {
 	struct coll_error_box err;
 	struct coll_settings *settings = malloc(sizeof(*settings));
 	struct coll_context **ctx = n > 0 ? calloc((size_t)n, sizeof(struct coll_context *)) : NULL;
-	struct coll_peer_info *peer_infos = n > 0 ? calloc((size_t)n, sizeof(*peer_infos)) : NULL;
 	struct coll_shared_group *group = NULL;
 	struct coll_device_choice device;
 	coll_config whole;
@@ -574,34 +645,14 @@ coll_status coll_comm_create_all(coll_comm **comms, int n, const coll_config *cf
 		st = coll_error_set(&err, COLL_ERR_ARGUMENT, "comms is NULL or n = %d is below 1", n);
 	else if (coll_notify_forbids(NULL, "comm_create_all"))
 		st = coll_error_set(&err, COLL_ERR_ARGUMENT, "[COLL-1204] not inside a function of event_notify");
-	else if (!settings || !ctx || !peer_infos)
+	else if (!settings || !ctx)
 		st = coll_error_set(&err, COLL_ERR_MEMORY, "out of memory");
 	else
-		st = read_config(&cfg, &whole, &err);
-	if (st == COLL_OK)
-		st = coll_settings_load(settings, cfg, NULL, &err);
-	if (st == COLL_OK)
-		st = coll_settings_check(settings, &err);
-	if (st == COLL_OK)
-		st = coll_comm_devices_choose(cfg, settings, n, &device, &err);
+		st = configure(&cfg, &whole, n, settings, NULL, &device, &err);
 	if (st == COLL_OK)
 		st = coll_shared_group_create(&group);
-	for (int r = 0; r < n && st == COLL_OK; r++) {
-		struct coll_identity id = {.rank = r, .size = n, .launcher = "process"};
-
-		id.job_key[0] = coll_mix64((uint64_t)(uintptr_t)group ^ coll_clock_ns());
-		if (r > 0)
-			id.job_key[0] = ctx[0]->identity.job_key[0];
-		st = coll_context_open(&ctx[r], &hooks, cfg, settings, &id, group, &err);
-		if (st == COLL_OK) {
-			ctx[r]->info.device = device.wanted;
-			peer_infos[r] = ctx[r]->info;
-		}
-	}
-	for (int r = 0; r < n && st == COLL_OK; r++)
-		st = coll_context_join(ctx[r], peer_infos, &err);
-	for (int r = 0; r < n && st == COLL_OK; r++)
-		st = coll_comm_devices_open(ctx[r], &device, r, &err);
+	if (st == COLL_OK)
+		st = open_all(ctx, n, cfg, settings, &device, group, &err);
 	for (int r = 0; comms && r < n; r++)
 		comms[r] = NULL;
 	for (int r = 0; r < n && st == COLL_OK; r++)
@@ -619,7 +670,6 @@ coll_status coll_comm_create_all(coll_comm **comms, int n, const coll_config *cf
 		coll_thread_error_failed(st, &err, cfg);
 	}
 	coll_shared_group_release(&group);
-	free(peer_infos);
 	free(ctx);
 	free(settings);
 	return st;

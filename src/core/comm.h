@@ -7,6 +7,8 @@
 #ifndef COLL_CORE_COMM_H
 #define COLL_CORE_COMM_H
 
+#include <assert.h>
+
 #include "context/context.h"
 #include "core/blocked_state.h"
 #include "core/call.h"
@@ -144,10 +146,12 @@ struct coll_tagged {
 	bool closed; /* lock: the communicator has failed; the channels are closed */
 	/* async lock: the communicator is being destroyed: no receive is posted any more; nothing moves any more */
 	bool leaving, ended;
-	struct coll_comm_fabric fabric;
-	struct coll_error_box box; /* lock: of the fabric */
-	struct coll_tags *tags;    /* lock; NULL: nobody has used tags. It stays until the communicator is freed */
-	atomic_bool listed;        /* drivers move it: written under the async lock */
+	struct coll_tag_fabric {
+		struct coll_comm_fabric fabric;
+		struct coll_error_box box;
+	} * own;                /* lock; NULL: nobody has used tags */
+	struct coll_tags *tags; /* lock; NULL: nobody has used tags. It stays until the communicator is freed */
+	atomic_bool listed;     /* drivers move it: written under the async lock */
 	/* By rank, 1: it wants to send. Service thread, relaxed; then knocked, with release. */
 	_Atomic uint8_t *knocks;
 	atomic_bool knocked;
@@ -197,8 +201,8 @@ struct coll_comm {
 	const void *prepared_for;
 	struct coll_memo *prepared_memo; /* the last memo among them; valid while prepared_for is its address */
 	struct coll_fastpath fastpath[COLL_FASTPATH_PLACES];
-	struct coll_record call; /* the current or last collective call */
-	struct coll_op_entry ops[COLL_OPS_MAX];
+	struct coll_record call;   /* the current or last collective call */
+	struct coll_op_entry *ops; /* COLL_OPS_MAX; NULL: none was created */
 	struct coll_allocation *allocations;
 	char *scratch;
 	size_t scratch_bytes;
@@ -265,8 +269,8 @@ struct coll_comm {
 	/* Calls that are captured into graphs, see devcall/capture.h. NULL: there was none. Their collectives and
 	 * their pairs have channels and numbers of their own. */
 	struct coll_capture *capture;
-	struct coll_comm_fabric captured[2];
-	struct coll_mapped *mapped; /* NULL: nothing was tried; see mapped/region.h */
+	struct coll_comm_fabric *captured; /* of collectives, of pairs; NULL: there was no capture */
+	struct coll_mapped *mapped;        /* NULL: nothing was tried; see mapped/region.h */
 	/* Of a group of more than one rank: what runs its first call and its last, else NULL; see comm/group_barrier.c.
 	 */
 	struct coll_group_barrier *group_barrier;
@@ -277,6 +281,9 @@ struct coll_comm {
 
 	struct coll_comm *next; /* in ctx->comms */
 };
+
+/* What only captures, tags or operations of the user need is made at their first use. */
+static_assert(sizeof(struct coll_comm) <= 32 * 1024, "a program may have thousands");
 
 /* Maps a rank to its process, and a process to its rank (-1: not a member). */
 static inline int coll_comm_process(const struct coll_comm *comm, int rank)

@@ -63,12 +63,13 @@ static void withdraw(struct coll_comm *comm)
 	coll_intra_revoke(comm->intra);
 	coll_comm_fabric_close(&comm->collective);
 	coll_comm_fabric_close(&comm->pairs);
-	coll_comm_fabric_close(&comm->captured[0]);
-	coll_comm_fabric_close(&comm->captured[1]);
+	for (int i = 0; comm->captured && i < 2; i++)
+		coll_comm_fabric_close(&comm->captured[i]);
 	/* Other threads may be receiving tagged messages. */
 	pthread_mutex_lock(&comm->tagged.lock);
 	comm->tagged.closed = true;
-	coll_comm_fabric_close(&comm->tagged.fabric);
+	if (comm->tagged.own)
+		coll_comm_fabric_close(&comm->tagged.own->fabric);
 	pthread_mutex_unlock(&comm->tagged.lock);
 }
 

@@ -4,6 +4,7 @@
  */
 #include "core/ops.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "core/comm.h"
@@ -32,6 +33,10 @@ static double read_scale(const void *scale, coll_dtype type)
 
 static coll_status add(coll_op *op, coll_comm *comm, const struct coll_op_entry *entry)
 {
+	if (!comm->ops)
+		comm->ops = calloc(COLL_OPS_MAX, sizeof(*comm->ops));
+	if (!comm->ops)
+		return coll_comm_refuse(comm, "op_create", COLL_ERR_MEMORY, "no memory for operations");
 	for (int i = 0; i < COLL_OPS_MAX; i++)
 		if (!comm->ops[i].used) {
 			comm->ops[i] = *entry;
@@ -40,6 +45,14 @@ static coll_status add(coll_op *op, coll_comm *comm, const struct coll_op_entry 
 			return COLL_OK;
 		}
 	return coll_comm_refuse(comm, "op_create", COLL_ERR_MEMORY, "more than %d operations", COLL_OPS_MAX);
+}
+
+/* NULL: there is no such operation. */
+static struct coll_op_entry *entry_of(const struct coll_comm *comm, coll_op op)
+{
+	if (!comm->ops || op < COLL_OP_FIRST || op >= COLL_OP_FIRST + COLL_OPS_MAX)
+		return NULL;
+	return comm->ops[op - COLL_OP_FIRST].used ? &comm->ops[op - COLL_OP_FIRST] : NULL;
 }
 
 coll_status coll_op_create(coll_op *op, coll_comm *comm, coll_user_fn fn, void *arg, int commutative)
@@ -73,10 +86,9 @@ coll_status coll_op_create_premul_sum(coll_op *op, coll_comm *comm, const void *
 
 coll_status coll_op_rescale(coll_op op, coll_comm *comm, const void *scale)
 {
-	struct coll_op_entry *e =
-	        op >= COLL_OP_FIRST && op < COLL_OP_FIRST + COLL_OPS_MAX ? &comm->ops[op - COLL_OP_FIRST] : NULL;
+	struct coll_op_entry *e = entry_of(comm, op);
 
-	if (!e || !e->used || e->code != COLL_OP_PREMUL_SUM)
+	if (!e || e->code != COLL_OP_PREMUL_SUM)
 		return coll_comm_refuse(comm, "op_create", COLL_ERR_ARGUMENT,
 		                        "not a premultiplied sum of this communicator");
 	e->scale = read_scale(scale, e->type);
@@ -85,11 +97,14 @@ coll_status coll_op_rescale(coll_op op, coll_comm *comm, const void *scale)
 
 coll_status coll_op_destroy(coll_op *op, coll_comm *comm)
 {
+	struct coll_op_entry *e;
+
 	if (!comm || !op)
 		return COLL_ERR_ARGUMENT;
-	if (*op < COLL_OP_FIRST || *op >= COLL_OP_FIRST + COLL_OPS_MAX || !comm->ops[*op - COLL_OP_FIRST].used)
+	e = entry_of(comm, *op);
+	if (!e)
 		return coll_comm_refuse(comm, "op_destroy", COLL_ERR_ARGUMENT, "not an operation of this communicator");
-	comm->ops[*op - COLL_OP_FIRST].used = false;
+	e->used = false;
 	*op = COLL_SUM;
 	return COLL_OK;
 }

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "core/error.h"
+#include "core/fabric.h"
 #include "devcall/capture_state.h"
 #include "devcall/stage_ring.h"
 #include "device/device.h"
@@ -109,6 +110,13 @@ static coll_status open_ring(struct coll_comm *comm, struct coll_capture *c, str
 	return COLL_OK;
 }
 
+static void free_fabrics(struct coll_comm_fabric *f)
+{
+	for (int i = 0; f && i < 2; i++)
+		coll_comm_fabric_close(&f[i]);
+	free(f);
+}
+
 static void free_capture(struct coll_capture *c)
 {
 	for (int i = 0; i < CAPTURE_SLOTS; i++) {
@@ -131,16 +139,29 @@ static void close_ring(struct coll_capture *c)
 	coll_stage_ring_close(&c->ring);
 }
 
+/* The channels of captured calls. */
+static struct coll_comm_fabric *make_fabrics(struct coll_comm *comm)
+{
+	struct coll_comm_fabric *f = calloc(2, sizeof(*f));
+
+	if (f && coll_comm_fabric_init(comm, &f[0], COLL_LANES_GRAPHS) == COLL_OK &&
+	    coll_comm_fabric_init(comm, &f[1], COLL_LANES_GRAPHS_P2P) == COLL_OK)
+		return f;
+	free_fabrics(f);
+	return NULL;
+}
+
 static coll_status open_capture(struct coll_comm *comm, struct coll_error_box *err)
 {
 	struct coll_capture *c = calloc(1, sizeof(*c));
+	struct coll_comm_fabric *fabrics = c ? make_fabrics(comm) : NULL;
 	coll_status st = COLL_ERR_MEMORY;
 
 	if (c)
 		c->region.fd = -1;
 	for (int half = 0; half < 2 && c; half++)
 		c->numbers[half] = calloc((size_t)comm->size, sizeof(*c->numbers[half]));
-	if (!c || !c->numbers[0] || !c->numbers[1] || coll_run_create(&c->direct_run) != COLL_OK)
+	if (!fabrics || !c->numbers[0] || !c->numbers[1] || coll_run_create(&c->direct_run) != COLL_OK)
 		coll_error_set(err, st, "out of memory for a capture");
 	else
 		st = open_ring(comm, c, err);
@@ -148,8 +169,12 @@ static coll_status open_capture(struct coll_comm *comm, struct coll_error_box *e
 		/* Drivers see all of it, or nothing. */
 		coll_async_lock(comm->ctx);
 		comm->capture = c;
+		comm->captured = fabrics;
 		pthread_mutex_unlock(&comm->ctx->async->lock);
-	} else if (c) {
+		return COLL_OK;
+	}
+	free_fabrics(fabrics);
+	if (c) {
 		close_ring(c);
 		free_capture(c);
 	}

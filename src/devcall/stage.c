@@ -179,7 +179,7 @@ static bool prepare_collective(struct coll_request *r, struct coll_stage *s, boo
 	const bool in_staged = on_device(r->comm, in), out_staged = in == out ? in_staged : on_device(r->comm, out);
 
 	c->job.stage = NULL;
-	/* A call that moves nothing is staged. */
+	/* A direct call that moves nothing has no plan, and ends at once. */
 	d->direct = coll_mapped_is(r->comm, c->intra) && coll_mapped_prepare(r->comm, &c->job, !in_staged, !out_staged,
 	                                                                     s != r->comm->stage, &d->direct_call);
 	if (d->direct) {
@@ -189,7 +189,7 @@ static bool prepare_collective(struct coll_request *r, struct coll_stage *s, boo
 	}
 	if (coll_mapped_is(r->comm, c->intra))
 		c->intra = NULL;
-	if (!(in_staged || out_staged || streamed) || coll_run_span(&c->job) == 0)
+	if (!(in_staged || out_staged || streamed) || !c->job.plan || coll_run_span(&c->job) == 0)
 		return false;
 	if (planted(HOST_TOUCH) && in_staged)
 		(void)*(const volatile char *)in;

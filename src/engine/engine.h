@@ -105,10 +105,14 @@ struct coll_intra_op {
 	 */
 	const struct coll_intra_op *(*instead)(const struct coll_intra_op *op, const struct coll_job *job);
 	uint8_t way; /* its name, in records: record/way.h */
+	/* Not while a frame that nobody expects may be on the channels of the plan, which would find it: then the plan
+	 * is run. */
+	bool matched;
 };
 
 /* One collective call, bound to a plan. */
 struct coll_job {
+	/* NULL: `intra` alone can make the call; without that, too, it moves nothing. */
 	const struct coll_plan *plan;
 	const struct coll_intra_op *intra; /* NULL: the plan is run */
 	struct coll_extent in;
@@ -117,11 +121,13 @@ struct coll_job {
 	const struct coll_reduction *reduction; /* NULL for kinds that do not reduce */
 	size_t tile;      /* elements per tile (vector) or per strip of a block: agreed, see coll_run_tile() */
 	uint32_t windows; /* W: tiles in flight, agreed */
-	char *scratch;    /* coll_run_scratch_bytes() bytes, 64-byte aligned */
+	int root;
+	char *scratch; /* coll_run_scratch_bytes() bytes, 64-byte aligned */
 	uint64_t sequence;
 	uint32_t signature;
-	uint8_t way; /* what the plan is called: record/way.h */
-	bool signal; /* barrier: in[0] is the same byte on all ranks, and received frames must hold it */
+	uint8_t way;  /* what the plan is called: record/way.h */
+	uint8_t kind; /* enum coll_kind */
+	bool signal;  /* barrier: in[0] is the same byte on all ranks, and received frames must hold it */
 	/* Block lengths are known to the two ends of a frame only: its signature covers the
 	 * length of its block as its sender and its receiver know it. */
 	bool pairwise;

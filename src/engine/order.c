@@ -31,14 +31,16 @@ static bool all_posted(const struct lane *lane)
 /* A run's own part of coll_run_left(). */
 static bool left_lane(const struct coll_run *run, uint32_t l, uint32_t w)
 {
-	const struct instance *inst = &run->instances[w];
-	const struct lane *lane = &inst->lanes[l];
+	const struct instance *inst;
+	const struct lane *lane;
 
 	/* Without a plan: no channel at all, unless the plan may still be run. */
 	if (run->intranode)
-		return run->status == COLL_OK || run->intra.committed;
-	if (run->status == COLL_OK || w >= run->windows || l >= run->bound_lanes || !inst->active)
+		return run->status == COLL_OK || run->intra.committed || !run->job.plan;
+	if (run->status == COLL_OK || w >= run->windows || l >= run->bound_lanes || !run->instances[w].active)
 		return true;
+	inst = &run->instances[w];
+	lane = &inst->lanes[l];
 	if (inst->tile + run->windows < run->tiles && !mutant(MUTANT_LEAVE_FIRST_TILE))
 		return false;
 	if (mutant(MUTANT_LEAVE_LAST_STEP) && lane->head + 1 >= lane->end)

@@ -164,6 +164,33 @@ static void place_staged(struct coll_run *run)
 	}
 }
 
+/* Whatever makes it, or is left to be waited for. */
+static void start_common(struct coll_run *run)
+{
+	run->held = run->opening || run->invites || run->job.stage;
+	run->after = NULL;
+	run->intranode = run->job.intra != NULL;
+	run->at_work = run->job.intra;
+	run->intra = (struct coll_intra_state){0};
+	start_tiles(run);
+	coll_run_follow(run, run->job.after);
+}
+
+/* Channels and tables stay bound to the last plan. */
+static void start_without_plan(struct coll_run *run, const struct coll_fabric *fabric, const struct coll_job *job)
+{
+	run->job = *job;
+	run->fabric = fabric;
+	run->elements = 0;
+	run->tiles = 0;
+	run->windows = 0;
+	run->bad_lane = NULL;
+	run->opening = run->invites = false;
+	start_common(run);
+	if (run->intranode)
+		run->status = COLL_AGAIN;
+}
+
 coll_status coll_run_start(struct coll_run *run, const struct coll_fabric *fabric, const struct coll_job *job)
 {
 	const struct coll_plan *plan = job->plan;
@@ -174,6 +201,10 @@ coll_status coll_run_start(struct coll_run *run, const struct coll_fabric *fabri
 	assert(job->tile >= 1);
 	run->intranode = false;
 	run->job.way = COLL_WAY_UNKNOWN; /* if it cannot be started */
+	if (!plan) {
+		start_without_plan(run, fabric, job);
+		return COLL_OK;
+	}
 	status = coll_run_bind(run, fabric, plan, job->windows);
 	if (status == COLL_OK)
 		status = coll_run_prepare(run, job);
@@ -198,20 +229,14 @@ coll_status coll_run_start(struct coll_run *run, const struct coll_fabric *fabri
 	run->invites = fabric->ref_bytes != SIZE_MAX && job->tile * job->elem_bytes >= run->ref_bytes &&
 	               result_bytes(run) <= COLL_INVITE_MAX;
 	run->opening = run->unopened != 0;
-	run->held = run->opening || run->invites || job->stage;
-	run->after = NULL;
-	run->intranode = job->intra != NULL;
-	run->at_work = job->intra;
-	run->intra = (struct coll_intra_state){0};
-	start_tiles(run);
-	coll_run_follow(run, job->after);
+	start_common(run);
 	return COLL_OK;
 }
 
 void coll_run_restart(struct coll_run *run, const void *in, void *out, uint64_t sequence)
 {
 	assert(run->status == COLL_OK);
-	assert(run->bound_fabric != NULL);
+	assert(run->bound_fabric != NULL || !run->job.plan);
 	run->job.in.base = (char *)(uintptr_t)in;
 	run->job.out.base = out;
 	if (run->job.stage)
@@ -402,6 +427,7 @@ static coll_status fall_back(struct coll_run *run)
 		return COLL_AGAIN;
 	}
 	assert(!s->committed);
+	assert(run->job.plan);
 	run->intranode = false;
 	start_tiles(run);
 	return COLL_AGAIN;

@@ -35,13 +35,16 @@ bool coll_mapped_is(const struct coll_comm *comm, const struct coll_intra_op *op
 	return op && comm->mapped && op == &comm->mapped->op;
 }
 
-bool coll_mapped_can(const struct coll_comm *comm, const struct coll_call *c)
+bool coll_mapped_is_on(const struct coll_comm *comm)
+{
+	return comm->mapped && comm->mapped->on;
+}
+
+bool coll_mapped_reduces(const struct coll_comm *comm, const struct coll_call *c)
 {
 	const struct coll_op_entry *e = c->op >= COLL_OP_FIRST ? &comm->ops[c->op - COLL_OP_FIRST] : NULL;
 
-	if (!comm->mapped || !comm->mapped->on || c->record_kind || c->pairwise || (c->count == 0 && !c->ragged))
-		return false;
-	return !coll_plan_kind_reduces(c->kind) || coll_device_can_reduce(c->type, e ? e->code : c->op);
+	return coll_device_can_reduce(c->type, e ? e->code : c->op);
 }
 
 const struct coll_intra_op *coll_mapped_op(const struct coll_comm *comm)
@@ -65,7 +68,7 @@ static size_t span_of(const struct coll_job *job, int size)
 /* Bytes of a buffer of this rank, if its blocks lie one behind the other; else 0. */
 static size_t extent_bytes(const struct coll_comm *comm, const struct coll_job *job, const struct coll_extent *e)
 {
-	const bool blocks = coll_plan_kind_is_block(job->plan->kind) && !e->single;
+	const bool blocks = coll_plan_kind_is_block(job->kind) && !e->single;
 	size_t count = 0;
 
 	if (blocks && e->offsets)
@@ -81,7 +84,7 @@ static size_t extent_bytes(const struct coll_comm *comm, const struct coll_job *
  * output: a rank that was stopped and goes on would write into it behind an error that has been returned. */
 static void find_input(struct coll_comm *comm, const struct coll_job *job, struct coll_mapped_call *call, bool root)
 {
-	const enum coll_kind kind = job->plan->kind;
+	const enum coll_kind kind = job->kind;
 	const size_t in = extent_bytes(comm, job, &job->in), out = extent_bytes(comm, job, &job->out);
 	const bool overlap = job->in.base < job->out.base + out && job->out.base < job->in.base + in;
 	const bool written = overlap && (kind == COLL_KIND_ALL_TO_ALL || kind == COLL_KIND_SCAN);
@@ -109,8 +112,8 @@ bool coll_mapped_prepare(struct coll_comm *comm, const struct coll_job *job, boo
                          struct coll_mapped_call *call)
 {
 	const struct coll_mapped *d = comm->mapped;
-	const enum coll_kind kind = job->plan->kind;
-	const bool root = job->plan->root == comm->rank;
+	const enum coll_kind kind = job->kind;
+	const bool root = job->root == comm->rank;
 	const bool strips =
 	        kind == COLL_KIND_REDUCE_SCATTER || kind == COLL_KIND_ALL_TO_ALL || kind == COLL_KIND_SCATTER;
 	const size_t slot_bytes = captured ? mapped_graph_slot_bytes(d) : d->slot_bytes;
@@ -233,14 +236,13 @@ static int waits_of(const struct coll_mapped *d, uint32_t number, struct coll_de
 static coll_status put_look(const struct coll_mapped *d, const struct coll_job *job,
                             const struct coll_mapped_call *call, coll_device_stream s)
 {
-	const enum coll_kind kind = job->plan->kind;
+	const enum coll_kind kind = job->kind;
 	const uint32_t all = ((uint32_t)1 << d->size) - 1;
 	struct coll_kernel_look_args a = {.found = mapped_found(d),
 	                                  .bases = mapped_word(d->page, d->page_at, d->page->bases),
 	                                  .number = call->number,
 	                                  .nranks = (uint32_t)d->size,
-	                                  .needed =
-	                                          coll_mapped_reads(kind, false) ? all : (uint32_t)1 << job->plan->root,
+	                                  .needed = coll_mapped_reads(kind, false) ? all : (uint32_t)1 << job->root,
 	                                  .may_whole = call->syncs == 1 && !call->in_host && !call->out_host};
 
 	for (int r = 0; r < d->size; r++)

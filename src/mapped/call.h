@@ -16,9 +16,11 @@
 #include "core/comm.h"
 #include "device/device.h"
 
-/* Whether the communicator can make the call direct. Agreed; a fact of the table of ways (select/ways.h). */
-bool coll_mapped_can(const struct coll_comm *comm, const struct coll_call *call);
-/* What runs a direct call. Its members are those of the row of the table. */
+/* Facts of the table of ways (select/ways.h), agreed: whether all ranks map each other's device memory, and whether
+ * devices can reduce as the call says. */
+bool coll_mapped_is_on(const struct coll_comm *comm);
+bool coll_mapped_reduces(const struct coll_comm *comm, const struct coll_call *call);
+/* What runs a direct call. */
 coll_status coll_mapped_poll(void *arg, const struct coll_job *job, struct coll_intra_state *s);
 void coll_mapped_where(void *arg, const struct coll_job *job, const struct coll_intra_state *s,
                        struct coll_run_where *where);

@@ -57,8 +57,7 @@ static const char *read_by(enum coll_kind kind, size_t count, size_t segment)
 	static const int ring[RANKS] = {1, 2, 0, 3};
 	static char text[RANKS + 1];
 	const struct coll_reduction reduction = {.type = COLL_F32, .op = op, .elem_bytes = 4};
-	struct coll_plan plan = {.kind = kind, .size = RANKS};
-	struct coll_job job = {.plan = &plan,
+	struct coll_job job = {.kind = (uint8_t)kind,
 	                       .in = {.base = (char *)8, .count = count},
 	                       .out = {.base = (char *)16, .count = count},
 	                       .reduction = &reduction,

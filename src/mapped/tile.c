@@ -9,12 +9,12 @@
 
 static bool is_root(const struct coll_mapped_tile *t)
 {
-	return t->d->rank == (int)t->job->plan->root;
+	return t->d->rank == t->job->root;
 }
 
 static enum coll_kind kind_of(const struct coll_mapped_tile *t)
 {
-	return t->job->plan->kind;
+	return t->job->kind;
 }
 
 /* Whether the blocks of a buffer lie side by side in a slot, or in pinned memory. */
@@ -220,7 +220,7 @@ static coll_status put_blocks(const struct coll_mapped_tile *t, coll_device_stre
 {
 	const struct coll_extent *e = &t->job->out;
 	const size_t own = (size_t)t->d->rank * t->call->tile * t->job->elem_bytes;
-	const int root = (int)t->job->plan->root;
+	const int root = t->job->root;
 	struct pieces p = {.n = 0};
 
 	switch (kind_of(t)) {
@@ -266,7 +266,7 @@ static coll_status put_fetch(const struct coll_mapped_tile *t, coll_device_strea
 	for (int i = 0; i < (one ? 1 : t->d->size); i++) {
 		const int b = one ? 0 : t->d->peer[i];
 		const size_t len = len_of(t, &t->job->out, b), whole = block_count(t, &t->job->out, b);
-		const int rank = one ? (int)t->job->plan->root : b;
+		const int rank = one ? t->job->root : b;
 
 		if (len > 0)
 			p[n++] = (struct coll_kernel_fetch){

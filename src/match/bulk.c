@@ -36,7 +36,7 @@ static coll_status start(struct coll_comm *comm, struct coll_tag_peer *p, int ha
 		return st;
 	coll_pair_job(comm, &pair, half, p->plan[half], &job);
 	job.sequence = ++p->bulk_last[half];
-	return coll_run_start(p->run[half], &comm->tagged.fabric.fabric, &job);
+	return coll_run_start(p->run[half], &comm->tagged.own->fabric.fabric, &job);
 }
 
 static void fail(struct coll_tags *t, struct coll_tag_peer *p, int half, coll_status st)

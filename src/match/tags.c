@@ -101,6 +101,25 @@ static coll_status create(struct coll_comm *comm, struct coll_tags **out)
 	return COLL_OK;
 }
 
+static coll_status make_fabric(struct coll_comm *comm, struct coll_tag_fabric **out)
+{
+	struct coll_tag_fabric *own = calloc(1, sizeof(*own));
+
+	if (!own)
+		return COLL_ERR_MEMORY;
+	if (coll_comm_fabric_init(comm, &own->fabric, COLL_LANES_TAGS) != COLL_OK) {
+		free(own);
+		return COLL_ERR_MEMORY;
+	}
+	own->fabric.box = &own->box;
+	coll_error_clear(&own->box);
+	own->fabric.special.lane = COLL_TAG_LANE_ENVELOPES;
+	own->fabric.special.count = SLOTS;
+	own->fabric.special.slot_bytes = eager_limit(comm) + sizeof(struct coll_envelope);
+	*out = own;
+	return COLL_OK;
+}
+
 static coll_status make(struct coll_comm *comm)
 {
 	struct coll_tagged *g = &comm->tagged;
@@ -108,15 +127,10 @@ static coll_status make(struct coll_comm *comm)
 
 	if (g->tags || g->closed)
 		return COLL_OK;
-	if (!g->fabric.peers) {
-		st = coll_comm_fabric_init(comm, &g->fabric, COLL_LANES_TAGS);
+	if (!g->own) {
+		st = make_fabric(comm, &g->own);
 		if (st != COLL_OK)
 			return st;
-		g->fabric.box = &g->box;
-		coll_error_clear(&g->box);
-		g->fabric.special.lane = COLL_TAG_LANE_ENVELOPES;
-		g->fabric.special.count = SLOTS;
-		g->fabric.special.slot_bytes = eager_limit(comm) + sizeof(struct coll_envelope);
 	}
 	return create(comm, &g->tags);
 }
@@ -135,7 +149,10 @@ void coll_tags_free(struct coll_comm *comm)
 {
 	struct coll_tagged *g = &comm->tagged;
 
-	coll_comm_fabric_close(&g->fabric);
+	if (g->own)
+		coll_comm_fabric_close(&g->own->fabric);
+	free(g->own);
+	g->own = NULL;
 	if (g->tags)
 		destroy(g->tags, comm->size);
 	g->tags = NULL;
@@ -206,7 +223,7 @@ void coll_tag_open(struct coll_comm *comm, struct coll_tag_peer *p, bool knocks)
 {
 	struct coll_tagged *g = &comm->tagged;
 	struct coll_tags *t = g->tags;
-	const struct coll_fabric *f = &g->fabric.fabric;
+	const struct coll_fabric *f = &g->own->fabric.fabric;
 	coll_status st;
 
 	if (!p->open && p->end == COLL_OK && t->fault.status == COLL_OK) {
@@ -215,8 +232,8 @@ void coll_tag_open(struct coll_comm *comm, struct coll_tag_peer *p, bool knocks)
 			st = f->channel(f->arg, p->rank, COLL_TAG_LANE_ENVELOPES, 0, COLL_DIR_SEND, &p->out);
 		if (st != COLL_OK) {
 			coll_tag_lost(t, p, st);
-			if (t->fault.status != COLL_OK && g->box.status != COLL_OK)
-				snprintf(t->fault.text, sizeof(t->fault.text), "%.150s", g->box.message);
+			if (t->fault.status != COLL_OK && g->own->box.status != COLL_OK)
+				snprintf(t->fault.text, sizeof(t->fault.text), "%.150s", g->own->box.message);
 			return;
 		}
 		p->open = true;

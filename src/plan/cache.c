@@ -265,6 +265,8 @@ static struct entry *entry_of(const struct coll_plan *plan)
 
 void coll_plan_cache_pin(struct coll_plan_cache *c, const struct coll_plan *plan)
 {
+	if (!plan)
+		return;
 	assert(entry_of(plan)->pins > 0);
 	pin(c, entry_of(plan));
 }

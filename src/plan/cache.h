@@ -38,7 +38,7 @@ extern coll_plan_proof_fn *coll_plan_proof;
  * (COLL_ERR_INTERNAL, see coll_plan_cache_why()). Pinned on success. */
 coll_status coll_plan_cache_obtain(struct coll_plan_cache *cache, const struct coll_shape *shape, const char *algo,
                                    coll_algo_fn generate, bool verify, const struct coll_plan **plan);
-/* Pin once more what is pinned already. */
+/* Pin once more what is pinned already; NULL is accepted. */
 void coll_plan_cache_pin(struct coll_plan_cache *cache, const struct coll_plan *plan);
 /* Unpin; NULL is accepted. */
 void coll_plan_cache_release(struct coll_plan_cache *cache, const struct coll_plan *plan);

@@ -1,5 +1,6 @@
 /*
- * Binding a call: from its shape to the plan or the intranode operation that runs it, and its job. A shape that was
+ * Binding a call: from its shape to what the table of ways makes of it, and its job. This file collects the facts that
+ * the table reads and makes the plan, if the table has a use for it. A shape that was
  * seen before costs a look-up in the memo: no selection, no plan, no allocation. What is chosen depends on agreed facts
  * only.
  */
@@ -18,7 +19,6 @@
 #include "mapped/call.h"
 #include "mapped/region.h"
 #include "select/explain.h"
-#include "select/intra.h"
 #include "select/select.h"
 #include "select/ways.h"
 
@@ -65,18 +65,89 @@ static void cut_tiles(struct coll_memo *m, const struct coll_call *c, size_t lar
 		m->windows = tiles > 0 ? (uint32_t)tiles : 1;
 }
 
-/* The direct row of the table of ways is the first one, and needs no memory that ranks share on the host. */
-static bool goes_direct(const struct coll_comm *comm, const struct coll_call *c)
-{
-	const struct coll_ways_facts facts = {.kind = c->kind, .size = comm->size, .direct = coll_mapped_can(comm, c)};
+/* What was chosen for a call. */
+struct choice {
+	struct coll_select_choice plan; /* by price or by COLL_ALGO, whether it is made or not */
+	struct coll_ways_facts facts;
+	const struct coll_ways_row *row;
+};
 
-	return facts.direct && coll_ways_first(&facts)->way == COLL_WAY_DEVICE_DIRECT;
+/* The conditions of the table of ways that hold, without those that depend on the plan. A frame that an earlier call
+ * left is a matter of each call that begins: see progress/begin.c. */
+static uint32_t conditions(const struct coll_comm *comm, const struct coll_call *c, bool forced)
+{
+	const bool reduces = coll_plan_kind_reduces(c->kind);
+	const struct {
+		bool holds;
+		uint32_t condition;
+	} all[] = {
+	        {!c->record_kind, COLL_CALL_OF_USER},
+	        {!c->ragged && !c->pairwise, COLL_CALL_EQUAL},
+	        {!c->pairwise, COLL_CALL_KNOWN},
+	        {c->count > 0 || c->ragged, COLL_CALL_BYTES},
+	        {!reduces || c->op < COLL_OP_FIRST, COLL_CALL_BUILT_IN},
+	        {comm->intra != NULL, COLL_CALL_MEMORY},
+	        {true, COLL_CALL_MATCHED},
+	        {forced, COLL_CALL_FORCED},
+	        {comm->group_op && c->record_kind == COLL_RECORD_GROUP, COLL_CALL_GROUP},
+	        {comm->group_op && c->record_kind == COLL_RECORD_DESTROY, COLL_CALL_GROUP_END},
+	        {coll_mapped_is_on(comm), COLL_CALL_DEVICES},
+	        {!reduces || coll_mapped_reduces(comm, c), COLL_CALL_ON_DEVICES},
+	};
+	uint32_t holds = 0;
+
+	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
+		holds |= all[i].holds ? all[i].condition : 0;
+	return holds;
 }
 
-static coll_status choose(struct coll_comm *comm, const struct coll_call *c, bool ordered, bool explain,
-                          struct coll_memo *m, struct coll_select_choice *choice)
+static struct coll_ways_facts facts_of(const struct coll_comm *comm, const struct coll_call *c, size_t elem_bytes,
+                                       bool forced)
 {
-	struct coll_select_call t = select_call(c, m->elem_bytes, ordered);
+	struct coll_ways_facts f = {.kind = c->kind, .size = comm->size};
+
+	if (comm->intra)
+		f = coll_ways_facts_of(comm->intra, c->kind, c->count, elem_bytes);
+	f.holds = conditions(comm, c, forced);
+	return f;
+}
+
+static const struct coll_intra_op *op_of(const struct coll_comm *comm, const struct coll_ways_row *row)
+{
+	switch (row->by) {
+	case COLL_BY_INTRA: return coll_ways_op(comm->intra, row);
+	case COLL_BY_DEVICES: return coll_mapped_op(comm);
+	case COLL_BY_GROUP: return comm->group_op;
+	default: return NULL;
+	}
+}
+
+/* The largest tile of a plan that was made, on every rank alike; 0: refused. */
+static size_t tile_of(struct coll_comm *comm, const struct coll_call *c, const struct coll_memo *m,
+                      const struct coll_algo *algo, coll_status *st)
+{
+	const bool block = coll_plan_kind_is_block(c->kind);
+	const size_t staged =
+	        comm->facts.devices ? coll_stage_tile(m->elem_bytes, block ? (size_t)comm->size : 1) : SIZE_MAX;
+	const size_t largest = largest_tile(m->plan, algo, comm->layout, m->elem_bytes, comm->slot_bytes);
+
+	if (largest == 0)
+		*st = coll_comm_refuse(comm, coll_call_name(c), COLL_ERR_CONFIG,
+		                       "[COLL-1108] algorithm %s needs larger slots than %zu bytes", algo->name,
+		                       comm->slot_bytes);
+	else if (staged == 0)
+		*st = coll_comm_refuse(
+		        comm, coll_call_name(c), COLL_ERR_UNSUPPORTED,
+		        "[COLL-1219] a block of each of %d ranks, of %zu bytes at least, does not fit in "
+		        "the %d KiB of staging for device memory",
+		        comm->size, m->elem_bytes, COLL_STAGE_SLOT_BYTES >> 10);
+	return largest < staged ? largest : staged;
+}
+
+/* The plan, its tiles and its scratch memory. */
+static coll_status make_plan(struct coll_comm *comm, const struct coll_call *c, bool ordered,
+                             const struct coll_select_choice *choice, struct coll_memo *m)
+{
 	struct coll_shape shape = {.kind = c->kind,
 	                           .rank = comm->rank,
 	                           .size = comm->size,
@@ -84,66 +155,55 @@ static coll_status choose(struct coll_comm *comm, const struct coll_call *c, boo
 	                           .ordered = ordered,
 	                           .uniform = !c->ragged && !c->pairwise,
 	                           .layout = comm->layout};
-	const char *name = coll_call_name(c);
-	uint32_t windows;
+	const uint32_t windows = choice->windows < 1 ? 1 : choice->windows;
 	size_t largest;
-	coll_status st;
+	coll_status st = coll_plan_cache_obtain(comm->plans, &shape, choice->algo->name, choice->algo->generate,
+	                                        comm->ctx->settings.verify, &m->plan);
 
-	st = coll_select_plan(&comm->facts, &t, explain, choice);
 	if (st != COLL_OK)
-		return coll_comm_refuse(comm, name, st, "[COLL-1112] no algorithm for this call%s%s: %.160s",
-		                        comm->facts.forced[0] ? " with COLL_ALGO=" : "", comm->facts.forced,
-		                        choice->why);
-	st = coll_plan_cache_obtain(comm->plans, &shape, choice->algo->name, choice->algo->generate,
-	                            comm->ctx->settings.verify, &m->plan);
-	if (st != COLL_OK)
-		return coll_comm_refuse(comm, name, st, "cannot make a plan for algorithm %s: %s", choice->algo->name,
-		                        coll_plan_cache_why(comm->plans));
-	largest = largest_tile(m->plan, choice->algo, comm->layout, m->elem_bytes, comm->slot_bytes);
-	if (largest == 0) {
+		return coll_comm_refuse(comm, coll_call_name(c), st, "cannot make a plan for algorithm %s: %s",
+		                        choice->algo->name, coll_plan_cache_why(comm->plans));
+	largest = tile_of(comm, c, m, choice->algo, &st);
+	if (st != COLL_OK) {
 		coll_plan_cache_release(comm->plans, m->plan);
-		return coll_comm_refuse(comm, name, COLL_ERR_CONFIG,
-		                        "[COLL-1108] algorithm %s needs larger slots than %zu bytes",
-		                        choice->algo->name, comm->slot_bytes);
+		m->plan = NULL;
+		return st;
 	}
-	if (comm->facts.devices) {
-		const bool block = coll_plan_kind_is_block(c->kind);
-		const size_t most = coll_stage_tile(m->elem_bytes, block ? (size_t)comm->size : 1);
-
-		largest = most < largest ? most : largest;
-	}
-	if (largest == 0) {
-		coll_plan_cache_release(comm->plans, m->plan);
-		return coll_comm_refuse(
-		        comm, name, COLL_ERR_UNSUPPORTED,
-		        "[COLL-1219] a block of each of %d ranks, of %zu bytes at least, does not fit in "
-		        "the %d KiB of staging for device memory",
-		        comm->size, m->elem_bytes, COLL_STAGE_SLOT_BYTES >> 10);
-	}
-	m->way = coll_way_of_algo(choice->algo);
-	windows = choice->windows < 1 ? 1 : choice->windows;
 	cut_tiles(m, c, largest, windows > COLL_WINDOWS_MAX ? COLL_WINDOWS_MAX : windows);
 	m->scratch_bytes = coll_run_scratch_bytes(m->plan, m->tile, m->elem_bytes, m->windows);
-	/* Intranode where that is possible and no plan is asked for; the plan is there in case the ranks
-	 * find that they cannot share memory. */
-	if (comm->group_op && (c->record_kind == COLL_RECORD_GROUP || c->record_kind == COLL_RECORD_DESTROY)) {
-		m->intra = comm->group_op;
-		return COLL_OK;
+	return COLL_OK;
+}
+
+/* Walk down the table of ways: it alone decides. A row that needs no plan gets none; else the plan says how long a tile
+ * is, which is the last of the facts. */
+static coll_status choose(struct coll_comm *comm, const struct coll_call *c, bool ordered, bool explain,
+                          struct coll_memo *m, struct choice *choice)
+{
+	const struct coll_select_call t = select_call(c, m->elem_bytes, ordered);
+	coll_status st = coll_select_plan(&comm->facts, &t, explain, &choice->plan);
+
+	if (st != COLL_OK)
+		return coll_comm_refuse(
+		        comm, coll_call_name(c), st, "[COLL-1112] no algorithm for this call%s%s: %.160s",
+		        comm->facts.forced[0] ? " with COLL_ALGO=" : "", comm->facts.forced, choice->plan.why);
+	choice->facts = facts_of(comm, c, m->elem_bytes, choice->plan.forced);
+	choice->row = coll_ways_first(&choice->facts);
+	m->way = coll_way_of_algo(choice->plan.algo);
+	m->tile = c->count > 0 ? c->count : 1;
+	m->windows = 1;
+	if (choice->row->instead != COLL_INSTEAD_NOTHING) {
+		st = make_plan(comm, c, ordered, &choice->plan, m);
+		if (st != COLL_OK)
+			return st;
+		if (!comm->facts.devices || m->tile >= c->count)
+			choice->facts.holds |= COLL_CALL_ONE_TILE;
+		choice->row = coll_ways_first(&choice->facts);
 	}
-	if (choice->forced)
-		return COLL_OK;
-	if (goes_direct(comm, c)) {
-		m->intra = coll_mapped_op(comm);
-		return COLL_OK;
-	}
-	/* An intranode operation needs the whole buffer, and a slot of staging holds one tile. */
-	if (comm->facts.devices && m->tile < c->count)
-		return COLL_OK;
-	m->intra = coll_select_intra_find(comm, c, m->elem_bytes);
+	m->intra = op_of(comm, choice->row);
 	/* Of more ranks that share cores those intranode are of any length. */
-	m->fastpath =
-	        m->intra && !m->intra->passes && (comm->ctx->dedicated_cores || comm->size <= COLL_INTRA_SIZE_MAX);
-	return st;
+	m->fastpath = choice->row->by == COLL_BY_INTRA && !m->intra->passes &&
+	              (comm->ctx->dedicated_cores || comm->size <= COLL_INTRA_SIZE_MAX);
+	return COLL_OK;
 }
 
 /* ---- Binding ---- */
@@ -187,33 +247,23 @@ static struct coll_memo *memo_slot(struct coll_comm *comm, const struct coll_cal
 	return &both[*newer];
 }
 
-/* The ways of a call in the order in which they are tried, each with its condition; the plan's last. */
+/* The ways of a call in the order in which they are tried, each with its condition. */
 struct chain {
 	char text[400];
 };
 
-static struct chain chain(const struct coll_comm *comm, const struct coll_call *c, const struct coll_memo *m)
+static struct chain chain(const struct coll_comm *comm, const struct choice *choice)
 {
 	struct chain chain = {""};
-	struct coll_ways_facts facts;
-
 	char device[320];
 	const bool mapped = coll_mapped_describe(comm, device, sizeof(device));
 	size_t used;
 
-	if (coll_mapped_is(comm, m->intra)) {
-		snprintf(chain.text, sizeof(chain.text), "%s (device memory %s)", coll_way_name(COLL_WAY_DEVICE_DIRECT),
-		         device);
-		return chain;
-	}
-	if (m->intra && m->intra != comm->group_op) {
-		facts = coll_ways_facts_of(comm->intra, c->kind, c->count, m->elem_bytes);
-		coll_explain_ways(&facts, coll_way_name(m->way), chain.text, sizeof(chain.text));
-	} else {
-		snprintf(chain.text, sizeof(chain.text), "%s", coll_way_name(m->way));
-	}
+	coll_explain_ways(&choice->facts, choice->plan.algo->name, chain.text, sizeof(chain.text));
 	used = strlen(chain.text);
-	if (comm->ctx->device)
+	if (choice->row->by == COLL_BY_DEVICES)
+		snprintf(chain.text + used, sizeof(chain.text) - used, " (device memory %s)", device);
+	else if (comm->ctx->device)
 		snprintf(chain.text + used, sizeof(chain.text) - used,
 		         "; staged, if a buffer is device memory (not direct: %s)", mapped ? "such a call" : device);
 	return chain;
@@ -235,7 +285,7 @@ static coll_status memorise(struct coll_comm *comm, const struct coll_call *c, s
 	                          .root = c->root,
 	                          .count = c->count,
 	                          .signature = coll_call_signature(c, comm->size)};
-	struct coll_select_choice choice;
+	struct choice choice;
 	bool ordered = false;
 	coll_status st = COLL_OK;
 
@@ -257,8 +307,8 @@ static coll_status memorise(struct coll_comm *comm, const struct coll_call *c, s
 		return st;
 	if (explain)
 		coll_log(&comm->ctx->logger, COLL_LOG_INFO, "%s count=%zu bytes=%zu: %s tile=%zu windows=%u (%s)",
-		         coll_call_name(c), c->count, c->count * fresh.elem_bytes, chain(comm, c, &fresh).text,
-		         fresh.tile, fresh.windows, choice.why);
+		         coll_call_name(c), c->count, c->count * fresh.elem_bytes, chain(comm, &choice).text,
+		         fresh.tile, fresh.windows, choice.plan.why);
 	if (m->valid)
 		coll_plan_cache_release(comm->plans, m->plan);
 	*m = fresh;
@@ -294,6 +344,8 @@ void coll_call_job(const struct coll_comm *comm, const struct coll_call *c, cons
                    struct coll_job *job)
 {
 	*job = (struct coll_job){.plan = memo->plan,
+	                         .kind = (uint8_t)c->kind,
+	                         .root = c->root,
 	                         .intra = memo->intra,
 	                         .in = extent(c, c->in, c->kind == COLL_KIND_ALL_GATHER || c->kind == COLL_KIND_GATHER,
 	                                      c->in_counts, c->in_offsets),
@@ -338,15 +390,15 @@ coll_status coll_comm_explain_call(struct coll_comm *comm, enum coll_kind kind, 
 {
 	struct coll_call c = {.kind = kind, .count = count, .type = type};
 	struct coll_memo m = {.elem_bytes = coll_dtype_size(type)};
-	struct coll_select_choice choice;
+	struct choice choice;
 	char layout[256];
 	coll_status st = choose(comm, &c, false, true, &m, &choice);
 
 	if (st != COLL_OK)
 		return st;
-	explain_layout(comm->layout, choice.algo, layout, sizeof(layout));
+	explain_layout(comm->layout, choice.plan.algo, layout, sizeof(layout));
 	snprintf(buf, len_bytes, "%s %s tile=%zu windows=%u transport=%s because %s%s", coll_plan_kind_name(kind),
-	         chain(comm, &c, &m).text, m.tile, m.windows, transport, choice.why, layout);
+	         chain(comm, &choice).text, m.tile, m.windows, transport, choice.plan.why, layout);
 	coll_plan_cache_release(comm->plans, m.plan);
 	return COLL_OK;
 }

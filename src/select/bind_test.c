@@ -1,9 +1,11 @@
 /*
  * Binding a call: shapes are found once and then looked up, and tiles fit slots.
  */
+#include "mapped/call.h"
 #include "select/bind.h"
 #include "tests/fakes/fake_algos.h"
 #include "tests/fakes/fake_core.h"
+#include "tests/fakes/fake_intra.h"
 #include "tests/fakes/fake_plan.h"
 #include "tests/fakes/fake_select.h"
 #include "tests/plain.h"
@@ -12,11 +14,28 @@ enum { SIZE = 4, SLOT_BYTES = 4096 };
 
 static struct coll_comm *comm;
 
+/* In place of src/mapped. */
+static bool devices_are_mapped;
+static const struct coll_intra_op direct;
+
+bool coll_mapped_is_on(const struct coll_comm *c)
+{
+	return devices_are_mapped;
+}
+
+const struct coll_intra_op *coll_mapped_op(const struct coll_comm *c)
+{
+	return &direct;
+}
+
+static struct coll_op_entry ops[COLL_OPS_MAX];
+
 static void setup(void)
 {
 	fake_plan_reset();
 	fake_select_reset();
 	comm = fake_comm_open(0, SIZE);
+	comm->ops = ops;
 	comm->slot_bytes = SLOT_BYTES;
 	comm->facts.forced = "";
 	fake_select.choice = (struct coll_select_choice){.algo = &coll_algos[FAKE_LEAN], .windows = 3};
@@ -135,18 +154,72 @@ TEST(bind, what_cannot_be_bound_is_refused)
 	CHECK(fake_core.refusals == 3);
 }
 
-TEST(bind, a_forced_plan_is_not_run_by_hand)
+/* The call of 2 elements that the fake table has an intranode row for. */
+static struct coll_memo *bound_intranode(struct coll_call c)
 {
-	static const struct coll_intra_op op;
+	comm->intra = &fake_intra.object;
+	comm->ctx->dedicated_cores = true;
+	c.count = 2;
+	return bound(c);
+}
+
+TEST(bind, the_row_of_the_table_makes_the_call)
+{
+	setup();
+	CHECK(bound_intranode(reduce(2))->intra == &fake_intra.object.ops[1] && bound(reduce(2))->fastpath);
+	CHECK(bound(reduce(2))->plan, "it may have to do");
+	CHECK(!bound(reduce(3))->intra, "of other lengths there is no row");
+}
+
+TEST(bind, only_calls_of_equal_blocks_by_built_in_operations_of_the_user_go_over_shared_memory)
+{
+	struct coll_call c = reduce(2);
 
 	setup();
-	comm->ctx->dedicated_cores = true;
-	fake_select.intra = &op;
-	CHECK(bound(reduce(100))->intra == &op && bound(reduce(100))->fastpath);
-	setup();
-	fake_select.intra = &op;
+	comm->ops[0] = (struct coll_op_entry){.used = true, .commutative = true, .code = (coll_op)COLL_OP_USER};
+	c.op = COLL_OP_FIRST;
+	CHECK(!bound_intranode(c)->intra, "a user's operation");
+	c = reduce(2);
+	c.record_kind = COLL_RECORD_SPLIT;
+	CHECK(!bound_intranode(c)->intra, "the library's own");
+	c = reduce(2);
+	c.ragged = true;
+	CHECK(!bound_intranode(c)->intra);
+	comm->facts.devices = true;
+	CHECK(bound_intranode(reduce(2))->intra, "it fits one slot of staging");
+	comm->facts.devices = false;
 	fake_select.choice.forced = true;
-	CHECK(!bound(reduce(100))->intra);
+	CHECK(bound(reduce(1))->intra, "COLL_ALGO is a fact like others: the fake table does not ask for it");
+}
+
+/* A plan that nothing would run is not made. */
+TEST(bind, a_direct_call_has_no_plan)
+{
+	const struct coll_memo *m;
+
+	setup();
+	devices_are_mapped = true;
+	m = bound(reduce(100));
+	devices_are_mapped = false;
+	REQUIRE(m);
+	CHECK(m->intra == &direct && !m->plan && !m->fastpath);
+	CHECK(m->tile == 100 && m->windows == 1 && m->scratch_bytes == 0);
+	CHECK(fake_plan.obtained == 0, "%d plans were made", fake_plan.obtained);
+	CHECK(bound(reduce(100)) == m, "it is remembered all the same");
+}
+
+/* To the user it is a barrier; its own lanes make it. */
+TEST(bind, the_first_call_of_a_group_has_no_plan)
+{
+	static const struct coll_intra_op op;
+	struct coll_call c = {.kind = COLL_KIND_BARRIER, .record_kind = COLL_RECORD_GROUP, .count = 1, .type = COLL_U8};
+
+	setup();
+	CHECK(bound(c)->plan, "no group");
+	setup();
+	comm->group_op = &op;
+	REQUIRE(bound(c));
+	CHECK(bound(c)->intra == &op && !bound(c)->plan && fake_plan.obtained == 0);
 }
 
 static void first(const void *in, void *inout, size_t count, coll_dtype type, void *arg)

@@ -57,11 +57,16 @@ void coll_explain_ways(const struct coll_ways_facts *f, const char *plan, char *
 	struct text t = {.buf = buf, .len_bytes = len_bytes};
 	const struct coll_ways_row *row = coll_ways_first(f), *last = NULL;
 
-	for (; row->op.poll; last = row, row = coll_ways_next(f, row)) {
+	for (; row->by != COLL_BY_PLAN; last = row, row = coll_ways_next(f, row)) {
 		add_row(&t, f, row, last != NULL);
+		if (row->instead == COLL_INSTEAD_NOTHING)
+			return;
 		add(&t, "; else ");
 	}
 	add(&t, "%s", plan);
 	if (last)
-		add(&t, " (%s)", last->instead == COLL_INSTEAD_NEXT ? "plain buffers" : "no memory can be shared");
+		add(&t, " (%s)",
+		    last->instead == COLL_INSTEAD_NEXT ? "plain buffers"
+		    : last->by == COLL_BY_GROUP        ? "a frame of an earlier call may be left"
+		                                       : "no memory can be shared");
 }

@@ -9,7 +9,7 @@
 static const char *chain(enum coll_kind kind, size_t bytes)
 {
 	static char text[200];
-	const struct coll_ways_facts f = {.kind = kind, .size = 4, .bytes = bytes};
+	const struct coll_ways_facts f = {.kind = kind, .size = 4, .bytes = bytes, .holds = COLL_CALL_INTRANODE};
 
 	coll_explain_ways(&f, "ring", text, sizeof(text));
 	return text;
@@ -25,7 +25,8 @@ TEST(explain, each_row_has_its_condition)
 
 TEST(explain, a_text_is_cut_and_ends)
 {
-	const struct coll_ways_facts f = {.kind = COLL_KIND_ALL_REDUCE, .size = 4, .bytes = 8};
+	const struct coll_ways_facts f = {
+	        .kind = COLL_KIND_ALL_REDUCE, .size = 4, .bytes = 8, .holds = COLL_CALL_INTRANODE};
 	char text[8] = "???????";
 
 	coll_explain_ways(&f, "ring", text, sizeof(text));

@@ -62,8 +62,30 @@ TEST(select, the_explanation_names_the_ways_in_order)
 	fake_intra.object.payload_bytes = 65536;
 	coll_ways_bind(comm->intra);
 	CHECK(coll_comm_explain_call(comm, COLL_KIND_ALL_REDUCE, 2, COLL_F32, "shm", text, sizeof(text)) == COLL_OK);
-	CHECK(strstr(text, "a way; else a plan (no memory can be shared)") &&
+	CHECK(strstr(text, "a way; else quick (no memory can be shared)") &&
 	              strstr(text, "transport=shm because quick"),
 	      "%s", text);
 	CHECK(fake_plan.pins == 0);
+}
+
+TEST(select, conditions_that_fail_leave_the_plan)
+{
+	struct coll_call c = {.kind = COLL_KIND_ALL_REDUCE, .count = 2, .type = COLL_F32, .op = COLL_SUM};
+	struct coll_memo *m;
+
+	setup();
+	comm->intra = &fake_intra.object;
+	fake_intra.object.size = 2;
+	fake_intra.object.payload_bytes = 65536;
+	coll_ways_bind(comm->intra);
+	REQUIRE(coll_call_remember(comm, &c, &m) == COLL_OK);
+	CHECK(m->intra && m->intra->way == COLL_WAY_EAGER_LINE && m->plan);
+	c.record_kind = COLL_RECORD_SPLIT;
+	REQUIRE(coll_call_remember(comm, &c, &m) == COLL_OK);
+	CHECK(!m->intra && m->plan);
+	c.record_kind = 0;
+	c.count = 4;
+	comm->facts.forced = "all_reduce:lean";
+	REQUIRE(coll_call_remember(comm, &c, &m) == COLL_OK);
+	CHECK(!m->intra, "COLL_ALGO");
 }

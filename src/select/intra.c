@@ -1,6 +1,6 @@
 /*
- * intranode operations (src/intra), as the communicator uses them: when, over which
- * links, in which memory. Whether a call is run intranode depends on agreed facts alone.
+ * intranode operations (src/intra), as the communicator uses them: over which links, in which memory. Which calls are
+ * made so says the table of ways.
  */
 #include "select/intra.h"
 
@@ -75,8 +75,7 @@ void coll_select_intra_facts(struct coll_comm *comm, const struct coll_opened_tr
 	const struct coll_settings *s = &comm->ctx->settings;
 	const size_t bytes = s->intra_bytes < COLL_INTRA_BYTES_MAX ? s->intra_bytes : COLL_INTRA_BYTES_MAX;
 
-	if (!s->intra || !common || !common->caps.offers || comm->rank_map.hosts != 1 || comm->size < 2 ||
-	    comm->size > COLL_CENTRAL_SIZE_MAX)
+	if (!s->intra || !common || !common->caps.offers || comm->rank_map.hosts != 1 || !coll_ways_share(comm->size))
 		return;
 	comm->intra_bytes = bytes & ~(size_t)63;
 	comm->intra_transport = common;
@@ -116,18 +115,4 @@ coll_status coll_select_intra_prepare(struct coll_comm *comm)
 	if (st == COLL_OK)
 		coll_ways_bind(comm->intra);
 	return st;
-}
-
-/* Not a user's operation, whose function may do as it likes; not the calls of the library's
- * own, most of which come once in a communicator's life. */
-const struct coll_intra_op *coll_select_intra_find(const struct coll_comm *comm, const struct coll_call *c,
-                                                   size_t elem_bytes)
-{
-	struct coll_ways_facts facts;
-
-	if (!comm->intra || c->record_kind || c->ragged || c->pairwise ||
-	    (coll_plan_kind_reduces(c->kind) && c->op >= COLL_OP_FIRST))
-		return NULL;
-	facts = coll_ways_facts_of(comm->intra, c->kind, c->count, elem_bytes);
-	return coll_ways_find(comm->intra, &facts);
 }

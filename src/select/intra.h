@@ -12,8 +12,4 @@ void coll_select_intra_facts(struct coll_comm *comm, const struct coll_opened_tr
 /* What that needs of this rank alone. */
 coll_status coll_select_intra_prepare(struct coll_comm *comm);
 
-/* What makes a call intranode, or NULL. */
-const struct coll_intra_op *coll_select_intra_find(const struct coll_comm *comm, const struct coll_call *call,
-                                                   size_t elem_bytes);
-
 #endif

@@ -1,5 +1,5 @@
 /*
- * Which calls are run intranode, by agreed facts.
+ * Which communicators have memory for intranode operations, by agreed facts.
  */
 #include "select/intra.h"
 #include "tests/fakes/fake_core.h"
@@ -21,11 +21,6 @@ static void setup(void)
 	comm->intra = &fake_intra.object;
 }
 
-static const struct coll_intra_op *found(struct coll_call c)
-{
-	return coll_select_intra_find(comm, &c, 4);
-}
-
 TEST(intra, only_ranks_of_one_host_that_share_memory)
 {
 	setup();
@@ -44,13 +39,10 @@ TEST(intra, only_ranks_of_one_host_that_share_memory)
 	shm.caps.offers = false;
 	coll_select_intra_facts(comm, &shm);
 	CHECK(comm->intra_bytes == 0);
-}
-
-TEST(intra, the_table_of_ways_decides)
-{
 	setup();
-	CHECK(found((struct coll_call){.kind = COLL_KIND_ALL_REDUCE, .count = 2}) == &fake_intra.object.ops[0]);
-	CHECK(!found((struct coll_call){.kind = COLL_KIND_ALL_REDUCE, .count = 3}), "the plan");
+	comm->size = 5;
+	coll_select_intra_facts(comm, &shm);
+	CHECK(comm->intra_bytes == 0, "no row is for so many");
 }
 
 TEST(intra, creation_binds_the_table)
@@ -61,22 +53,4 @@ TEST(intra, creation_binds_the_table)
 	fake_select_reset();
 	CHECK(coll_select_intra_prepare(comm) == COLL_OK && fake_intra.created == 1 && fake_select.bound == 1);
 	CHECK(comm->intra == &fake_intra.object && fake_intra.payload_bytes == 960);
-}
-
-TEST(intra, some_calls_are_never_run_so)
-{
-	struct coll_call c = {.kind = COLL_KIND_ALL_REDUCE, .count = 1, .op = COLL_OP_FIRST};
-
-	setup();
-	CHECK(!found(c), "a user's operation");
-	c = (struct coll_call){.kind = COLL_KIND_BARRIER, .record_kind = COLL_RECORD_SPLIT};
-	CHECK(!found(c), "the library's own");
-	c = (struct coll_call){.kind = COLL_KIND_ALL_GATHER, .ragged = true};
-	CHECK(!found(c));
-	c = (struct coll_call){.kind = COLL_KIND_ALL_TO_ALL, .pairwise = true};
-	CHECK(!found(c));
-	c = (struct coll_call){.kind = COLL_KIND_BARRIER};
-	CHECK(found(c));
-	comm->intra = NULL;
-	CHECK(!found(c));
 }

@@ -1,6 +1,6 @@
 /*
- * THE table of ways: see ways.h. Nothing else decides what makes a call; the row `plan` leaves it to the prices of
- * cost.c. Pure but for coll_ways_bind().
+ * THE table of ways: see ways.h. Nothing else decides what makes a call; the rows `plan` leave it to the prices of
+ * cost.c, which also say what COLL_ALGO names. Pure but for coll_ways_bind().
  *
  * docs/guide/ways.md is printed from it by coll-info --ways.
  */
@@ -22,7 +22,6 @@
 #include "intra/pair_stream.h"
 #include "intra/pair_swap.h"
 #include "intra/zero_copy.h"
-#include "mapped/call.h"
 #include "mapped/region.h"
 
 enum {
@@ -58,12 +57,21 @@ enum { MOST = COLL_INTRA_SIZE_MAX, CROWD = COLL_CENTRAL_SIZE_MAX };
 #define LINES(to)       .unit = COLL_OF_LINES, .min = 1, .max = (to)
 #define EAGER           .copies = AUTO | CMA | SLOTS, .within = true
 #define LONG            .copies = AUTO | CMA | SLOTS
-#define RUNS(name)      .op = {.poll = coll_intra_poll_##name}
+#define INTRA           .by = COLL_BY_INTRA, .needs = COLL_CALL_INTRANODE
+#define RUNS(name)      INTRA, .op = {.poll = coll_intra_poll_##name}
+#define ANY_SIZE        RANKS(1, INT32_MAX), ANY, BLOCK(0, SIZE_MAX), LONG
 
 /* clang-format off */
 const struct coll_ways_row coll_ways[] = {
+	{COLL_WAY_GROUP_BARRIER, BA, .by = COLL_BY_GROUP, .needs = COLL_CALL_GROUP, ANY_SIZE,
+	 .instead = COLL_INSTEAD_NOTHING, .limits = "layout"},
+	{COLL_WAY_GROUP_BARRIER, BA, .by = COLL_BY_GROUP, .needs = COLL_CALL_GROUP_END | COLL_CALL_MATCHED, ANY_SIZE,
+	 .limits = "layout"},
+	{COLL_WAY_PLAN, ALL, .needs = COLL_CALL_FORCED, ANY_SIZE, .limits = "layout"},
 	{COLL_WAY_DEVICE_DIRECT, AR | BC | AG | RS | A2A | RE | GA | SC | SN, RANKS(2, COLL_MAPPED_RANKS_MAX), ANY, BLOCK(0, SIZE_MAX), LONG,
-	 .buffers = COLL_BUFFERS_DEVICES, .op = {.poll = coll_mapped_poll, .where = coll_mapped_where}, .limits = "layout"},
+	 .by = COLL_BY_DEVICES,
+	 .needs = COLL_CALL_OF_USER | COLL_CALL_KNOWN | COLL_CALL_BYTES | COLL_CALL_DEVICES | COLL_CALL_ON_DEVICES,
+	 .buffers = COLL_BUFFERS_DEVICES, .instead = COLL_INSTEAD_NOTHING, .limits = "layout"},
 
 	{COLL_WAY_EAGER_LINE, AR, RANKS(2, MOST), ANY, BLOCK(1, COLL_FIRST_PAYLOAD), EAGER, RUNS(eager_line_reduce),
 	 .limits = "intra.md, The shortest way"},
@@ -86,7 +94,7 @@ const struct coll_ways_row coll_ways[] = {
 
 	{COLL_WAY_ZERO_COPY, AR | BC | AG | RS | A2A, RANKS(2, MOST), ANY, BLOCK(COLL_ZERO_COPY_MIN, SIZE_MAX), LONG,
 	 .buffers = COLL_BUFFERS_MAPPED, .instead = COLL_INSTEAD_NEXT,
-	 .op = {.poll = coll_intra_poll_zero_copy, .passes = coll_intra_passes_zero_copy},
+	 INTRA, .op = {.poll = coll_intra_poll_zero_copy, .passes = coll_intra_passes_zero_copy},
 	 .limits = "shm-large.md, Directly"},
 	{COLL_WAY_EAGER_CHUNK, AR, RANKS(3, MOST), SHARED, BLOCK(1, COLL_CICO_REDUCE_MIN - 1), EAGER, RUNS(eager_chunk),
 	 .limits = "ways.md, Order"},
@@ -120,17 +128,24 @@ const struct coll_ways_row coll_ways[] = {
 	/* Pieces, of a line at least, are counted in 32 bits. */
 	{COLL_WAY_CENTRAL, AR | BC | AG | RS | A2A | BA | RE | GA | SC, RANKS(MOST + 1, CROWD), SHARED,
 	 BLOCK(1, (size_t)UINT32_MAX * COLL_LINE_BYTES - 1), LONG,
-	 .op = {.poll = coll_intra_poll_central, .where = coll_intra_position_central}, .limits = "intra.md, Many ranks"},
+	 INTRA, .op = {.poll = coll_intra_poll_central, .where = coll_intra_position_central}, .limits = "intra.md, Many ranks"},
 	{COLL_WAY_CENTRAL, AR | RE, RANKS(MOST + 1, CROWD), EACH, BLOCK(1, COLL_CENTRAL_REDUCE_MAX), EAGER,
-	 .op = {.poll = coll_intra_poll_central, .where = coll_intra_position_central}, .limits = "intra.md, Many ranks"},
+	 INTRA, .op = {.poll = coll_intra_poll_central, .where = coll_intra_position_central}, .limits = "intra.md, Many ranks"},
 	{COLL_WAY_CENTRAL, BC | AG | RS | A2A | BA | GA | SC, RANKS(MOST + 1, CROWD), EACH, PAYLOAD(SIZE_MAX), EAGER,
-	 .op = {.poll = coll_intra_poll_central, .where = coll_intra_position_central}, .limits = "intra.md, Many ranks"},
+	 INTRA, .op = {.poll = coll_intra_poll_central, .where = coll_intra_position_central}, .limits = "intra.md, Many ranks"},
 
-	{COLL_WAY_PLAN, ALL, RANKS(1, INT32_MAX), ANY, BLOCK(0, SIZE_MAX), LONG, .limits = "algorithms.md, The price"},
+	{COLL_WAY_PLAN, ALL, ANY_SIZE, .limits = "algorithms.md, The price"},
 };
 /* clang-format on */
 const size_t coll_ways_count = sizeof(coll_ways) / sizeof(coll_ways[0]);
 static_assert(sizeof(coll_ways) / sizeof(coll_ways[0]) <= COLL_INTRA_OPS_MAX, "an operation for each row");
+
+const char *const coll_ways_conditions[] = {
+        "of the user",     "equal blocks",  "known lengths",     "bytes to move", "built-in operation",
+        "host memory",     "one tile",      "all matched",       "COLL_ALGO",     "first of a group",
+        "last of a group", "device memory", "reduced by devices"};
+const size_t coll_ways_nconditions = sizeof(coll_ways_conditions) / sizeof(coll_ways_conditions[0]);
+static_assert(sizeof(coll_ways_conditions) / sizeof(coll_ways_conditions[0]) == 13, "COLL_CALL_ON_DEVICES is the last");
 
 /* What the rank that writes most writes. A scatter's root alone does: it counts as one block. */
 static size_t payload(const struct coll_ways_facts *f)
@@ -158,7 +173,7 @@ bool coll_ways_serves(const struct coll_ways_row *row, const struct coll_ways_fa
 
 	if (!(row->kinds >> f->kind & 1) || f->size < row->ranks_min || f->size > row->ranks_max)
 		return false;
-	if (row->buffers == COLL_BUFFERS_DEVICES && !f->direct)
+	if (row->needs & ~f->holds)
 		return false;
 	if (row->cores != COLL_CORES_ANY && f->shared_cores != (row->cores == COLL_CORES_SHARED))
 		return false;
@@ -182,8 +197,19 @@ const struct coll_ways_row *coll_ways_first(const struct coll_ways_facts *facts)
 
 const struct coll_ways_row *coll_ways_next(const struct coll_ways_facts *facts, const struct coll_ways_row *row)
 {
-	assert(row->op.poll);
+	assert(row->by != COLL_BY_PLAN);
+	assert(row->instead != COLL_INSTEAD_NOTHING);
 	return row->instead == COLL_INSTEAD_NEXT ? walk(facts, row + 1) : &coll_ways[coll_ways_count - 1];
+}
+
+bool coll_ways_share(int size)
+{
+	bool some = false;
+
+	for (size_t i = 0; i < coll_ways_count; i++)
+		some |= coll_ways[i].by == COLL_BY_INTRA && size >= coll_ways[i].ranks_min &&
+		        size <= coll_ways[i].ranks_max;
+	return some;
 }
 
 /* ---- Of an intra object ---- */
@@ -198,12 +224,13 @@ struct coll_ways_facts coll_ways_facts_of(const struct coll_intra *n, enum coll_
 	                                .shared_cores = n->fabric.shared_cores,
 	                                .bytes = fits ? count * elem_bytes : 0,
 	                                .intra_bytes = n->payload_bytes,
-	                                .copy = n->fabric.way};
+	                                .copy = n->fabric.way,
+	                                .holds = COLL_CALL_INTRANODE};
 }
 
-static const struct coll_intra_op *op_of(const struct coll_intra *n, const struct coll_ways_row *row)
+const struct coll_intra_op *coll_ways_op(const struct coll_intra *n, const struct coll_ways_row *row)
 {
-	return row->op.poll ? &n->ops[row - coll_ways] : NULL;
+	return &n->ops[row - coll_ways];
 }
 
 static const struct coll_intra_op *instead(const struct coll_intra_op *op, const struct coll_job *job)
@@ -214,7 +241,7 @@ static const struct coll_intra_op *instead(const struct coll_intra_op *op, const
 
 	if (planted(WRONG_ROW) && op->way == COLL_WAY_ZERO_COPY)
 		next = &coll_ways[coll_ways_count - 1];
-	return op_of(n, next);
+	return next->by == COLL_BY_PLAN ? NULL : coll_ways_op(n, next);
 }
 
 void coll_ways_bind(struct coll_intra *n)
@@ -223,14 +250,10 @@ void coll_ways_bind(struct coll_intra *n)
 		n->ops[i] = coll_ways[i].op;
 		n->ops[i].arg = n;
 		n->ops[i].way = coll_ways[i].way;
+		n->ops[i].matched = coll_ways[i].needs & COLL_CALL_MATCHED;
 		if (!n->ops[i].where)
 			n->ops[i].where = coll_intra_position;
 		if (coll_ways[i].instead == COLL_INSTEAD_NEXT)
 			n->ops[i].instead = instead;
 	}
-}
-
-const struct coll_intra_op *coll_ways_find(struct coll_intra *n, const struct coll_ways_facts *facts)
-{
-	return op_of(n, coll_ways_first(facts));
 }

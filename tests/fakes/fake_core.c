@@ -127,3 +127,14 @@ int coll_comm_broken(struct coll_comm *comm, int likely)
 				return r;
 	return likely;
 }
+
+coll_status coll_comm_fabric_init(struct coll_comm *comm, struct coll_comm_fabric *f, uint16_t lane_base)
+{
+	*f = (struct coll_comm_fabric){.comm = comm, .lane_base = lane_base};
+	return COLL_OK;
+}
+
+void coll_comm_fabric_close(struct coll_comm_fabric *f)
+{
+	(void)f;
+}

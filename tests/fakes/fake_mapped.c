@@ -7,9 +7,14 @@
 
 #define WEAK __attribute__((weak))
 
-WEAK bool coll_mapped_can(const struct coll_comm *comm, const struct coll_call *call)
+WEAK bool coll_mapped_is_on(const struct coll_comm *comm)
 {
 	return false;
+}
+
+WEAK bool coll_mapped_reduces(const struct coll_comm *comm, const struct coll_call *call)
+{
+	return true;
 }
 
 WEAK coll_status coll_mapped_poll(void *arg, const struct coll_job *job, struct coll_intra_state *s)

@@ -28,7 +28,7 @@ coll_status coll_plan_cache_obtain(struct coll_plan_cache *cache, const struct c
 
 void coll_plan_cache_pin(struct coll_plan_cache *cache, const struct coll_plan *plan)
 {
-	fake_plan.pins++;
+	fake_plan.pins += plan != NULL;
 }
 
 void coll_plan_cache_release(struct coll_plan_cache *cache, const struct coll_plan *plan)

@@ -94,12 +94,6 @@ WEAK coll_status coll_select_forced(const char *text, enum coll_kind kind, const
 	return fake_select.no_force;
 }
 
-WEAK const struct coll_intra_op *coll_select_intra_find(const struct coll_comm *comm, const struct coll_call *call,
-                                                        size_t elem_bytes)
-{
-	return fake_select.intra;
-}
-
 /* ---- The table of ways: an intranode row for calls of up to 8 bytes, if it may pass on, and the plan ---- */
 
 static coll_status poll(void *arg, const struct coll_job *job, struct coll_intra_state *state)
@@ -108,7 +102,17 @@ static coll_status poll(void *arg, const struct coll_job *job, struct coll_intra
 }
 
 WEAK const struct coll_ways_row coll_ways[] = {
+        {.way = COLL_WAY_DEVICE_DIRECT,
+         .by = COLL_BY_DEVICES,
+         .needs = COLL_CALL_DEVICES,
+         .limits = "layout",
+         .kinds = (1 << COLL_KIND_COUNT) - 1,
+         .ranks_max = 8,
+         .max = SIZE_MAX,
+         .instead = COLL_INSTEAD_NOTHING},
         {.way = COLL_WAY_ZERO_COPY,
+         .by = COLL_BY_INTRA,
+         .needs = COLL_CALL_INTRANODE,
          .kinds = 1 << COLL_KIND_ALL_REDUCE | 1 << COLL_KIND_BARRIER,
          .ranks_min = 2,
          .ranks_max = 4,
@@ -117,40 +121,64 @@ WEAK const struct coll_ways_row coll_ways[] = {
          .limits = "layout",
          .instead = COLL_INSTEAD_NEXT,
          .op = {.poll = poll}},
-        {.way = COLL_WAY_PLAN, .limits = "prices", .max = SIZE_MAX},
+        {.way = COLL_WAY_GROUP_BARRIER,
+         .by = COLL_BY_GROUP,
+         .needs = COLL_CALL_GROUP,
+         .limits = "layout",
+         .kinds = 1 << COLL_KIND_BARRIER,
+         .ranks_max = INT32_MAX,
+         .max = SIZE_MAX,
+         .instead = COLL_INSTEAD_NOTHING},
+        {.way = COLL_WAY_PLAN,
+         .kinds = (1 << COLL_KIND_COUNT) - 1,
+         .ranks_max = INT32_MAX,
+         .limits = "prices",
+         .max = SIZE_MAX},
 };
-WEAK const size_t coll_ways_count = 2;
+WEAK const size_t coll_ways_count = 4;
+WEAK const char *const coll_ways_conditions[] = {"a condition"};
+WEAK const size_t coll_ways_nconditions = 1;
 
 WEAK bool coll_ways_serves(const struct coll_ways_row *row, const struct coll_ways_facts *facts)
 {
-	return !row->op.poll || (row->kinds >> facts->kind & 1 && facts->bytes <= row->max);
+	return row->kinds >> facts->kind & 1 && facts->bytes <= row->max && !(row->needs & ~facts->holds);
 }
 
 WEAK const struct coll_ways_row *coll_ways_first(const struct coll_ways_facts *facts)
 {
-	return &coll_ways[!coll_ways_serves(&coll_ways[0], facts)];
+	const struct coll_ways_row *row = coll_ways;
+
+	while (!coll_ways_serves(row, facts))
+		row++;
+	return row;
 }
 
 WEAK const struct coll_ways_row *coll_ways_next(const struct coll_ways_facts *facts, const struct coll_ways_row *row)
 {
-	return &coll_ways[1];
+	return &coll_ways[3];
 }
 
 WEAK void coll_ways_bind(struct coll_intra *intra)
 {
 	fake_select.bound++;
-	intra->ops[0] = coll_ways[0].op;
+	intra->ops[1] = coll_ways[1].op;
 }
 
 WEAK struct coll_ways_facts coll_ways_facts_of(const struct coll_intra *intra, enum coll_kind kind, size_t count,
                                                size_t elem_bytes)
 {
-	return (struct coll_ways_facts){.kind = kind, .size = 4, .bytes = count * elem_bytes};
+	return (struct coll_ways_facts){
+	        .kind = kind, .size = 4, .bytes = count * elem_bytes, .holds = COLL_CALL_INTRANODE};
 }
 
-WEAK const struct coll_intra_op *coll_ways_find(struct coll_intra *intra, const struct coll_ways_facts *facts)
+WEAK const struct coll_intra_op *coll_ways_op(const struct coll_intra *intra, const struct coll_ways_row *row)
 {
-	return coll_ways_first(facts)->op.poll ? &intra->ops[0] : NULL;
+	return &intra->ops[row - coll_ways];
+}
+
+WEAK bool coll_ways_share(int size)
+{
+	return size > 1 && size < 5;
 }
 
 WEAK void coll_explain_ways(const struct coll_ways_facts *facts, const char *plan, char *buf, size_t len_bytes)

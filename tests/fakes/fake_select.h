@@ -23,7 +23,6 @@ extern struct fake_select {
 	struct coll_select_price prices[16]; /* coll_select_price(), by row */
 	coll_status no_force;                /* coll_select_forced() */
 	const struct coll_algo *forced;
-	const struct coll_intra_op *intra; /* coll_select_intra_find() */
 } fake_select;
 
 void fake_select_reset(void);

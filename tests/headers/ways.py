@@ -22,7 +22,7 @@ def main():
     if "--write" in sys.argv:
         with open(PAGE, "w") as f:
             f.write(head + "\n" + table)
-    faults, rows = [], [line.split(" | ") for line in table.splitlines() if line.count(" | ") == 7][1:]
+    faults, rows = [], [line.split(" | ") for line in table.splitlines() if line.count(" | ") == 8][1:]
     for row in rows:
         measured = row[-1].rstrip(" |")
         page, _, section = measured.partition(", ")

@@ -27,7 +27,7 @@ static struct cell kinds_of(const struct coll_ways_row *row)
 {
 	struct cell c = {""};
 
-	if (!row->op.poll)
+	if (row->kinds == (1u << COLL_KIND_COUNT) - 1)
 		return (struct cell){"all"};
 	for (int kind = 0; kind < COLL_KIND_COUNT; kind++)
 		if (row->kinds >> kind & 1)
@@ -39,9 +39,9 @@ static struct cell ranks_of(const struct coll_ways_row *row)
 {
 	struct cell c = {"any"};
 
-	if (row->op.poll && row->ranks_min == row->ranks_max)
+	if (row->ranks_min == row->ranks_max)
 		snprintf(c.text, sizeof(c.text), "%d", row->ranks_min);
-	else if (row->op.poll)
+	else if (row->ranks_max != INT32_MAX)
 		snprintf(c.text, sizeof(c.text), "%d-%d", row->ranks_min, row->ranks_max);
 	return c;
 }
@@ -77,6 +77,31 @@ static struct cell sizes_of(const struct coll_ways_row *row)
 	return c;
 }
 
+static struct cell names_of(uint32_t needs)
+{
+	struct cell c = {""};
+
+	for (size_t i = 0; i < coll_ways_nconditions; i++)
+		if (needs >> i & 1)
+			add(&c, "%s%s", *c.text ? ", " : "", coll_ways_conditions[i]);
+	return c;
+}
+
+/* What all rows over shared memory need is one word. */
+static struct cell needs_of(const struct coll_ways_row *row)
+{
+	return row->needs == COLL_CALL_INTRANODE ? (struct cell){"intranode"} : names_of(row->needs);
+}
+
+static const char *instead_of(const struct coll_ways_row *row)
+{
+	if (row->by == COLL_BY_PLAN)
+		return "";
+	if (row->instead == COLL_INSTEAD_NOTHING)
+		return "no plan is made";
+	return row->instead == COLL_INSTEAD_NEXT ? "next row that serves" : "`plan`";
+}
+
 static void print_names(FILE *to)
 {
 	fprintf(to, "| way | what it does |\n|---|---|\n");
@@ -94,20 +119,18 @@ void coll_ways_table(FILE *to)
 	                                      [COLL_BUFFERS_PLAIN] = "plain",
 	                                      [COLL_BUFFERS_READABLE] =
 	                                              "plain, and every rank may read the others' memory",
-	                                      [COLL_BUFFERS_DEVICES] = "any; all ranks map each other's device memory"};
+	                                      [COLL_BUFFERS_DEVICES] = "any"};
 
 	print_names(to);
-	fprintf(to, "| way | collectives | ranks | cores | buffers | bytes | instead | measured |\n"
-	            "|---|---|---|---|---|---|---|---|\n");
+	fprintf(to, "`intranode`: %s.\n\n", names_of(COLL_CALL_INTRANODE).text);
+	fprintf(to, "| way | collectives | ranks | cores | needs | buffers | bytes | instead | measured |\n"
+	            "|---|---|---|---|---|---|---|---|---|\n");
 	for (size_t i = 0; i < coll_ways_count; i++) {
 		const struct coll_ways_row *row = &coll_ways[i];
 
-		fprintf(to, "| `%s` | %s | %s | %s | %s | %s | %s | %s |\n",
-		        row->op.poll ? coll_way_name(row->way) : "plan", kinds_of(row).text, ranks_of(row).text,
-		        cores[row->cores], buffers[row->buffers], sizes_of(row).text,
-		        !row->op.poll                       ? ""
-		        : row->instead == COLL_INSTEAD_NEXT ? "next row that serves"
-		                                            : "`plan`",
-		        row->limits);
+		fprintf(to, "| `%s` | %s | %s | %s | %s | %s | %s | %s | %s |\n",
+		        row->by == COLL_BY_PLAN ? "plan" : coll_way_name(row->way), kinds_of(row).text,
+		        ranks_of(row).text, cores[row->cores], needs_of(row).text, buffers[row->buffers],
+		        sizes_of(row).text, instead_of(row), row->limits);
 	}
 }

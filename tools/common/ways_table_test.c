@@ -18,8 +18,9 @@ TEST(ways_table, the_table_has_a_line_for_each_row)
 	REQUIRE(to != NULL);
 	coll_ways_table(to);
 	fclose(to);
-	CHECK(strstr(text, "| `a way` | all_reduce, barrier | 2-4 | any | mapped by every rank | to 8 |") != NULL, "%s",
-	      text);
+	CHECK(strstr(text, "| `a way` | all_reduce, barrier | 2-4 | any | intranode | mapped by every rank | to 8 |") !=
+	              NULL,
+	      "%s", text);
 	CHECK(strstr(text, "| `plan` | all | any |") != NULL, "%s", text);
 	free(text);
 }
