@@ -45,7 +45,8 @@ typedef void pair_fn(void *arg, int times);
 struct pair_side {
 	pair_fn *fn;
 	void *arg;
-	int times; /* per measurement: about 3 ms, see pair_calibrate() */
+	int times;                /* per measurement: about 3 ms, see pair_calibrate() */
+	const uint64_t *spent_ns; /* what fn counted of the times; NULL: all of its time counts */
 };
 
 /* Agreed by both ranks. */

@@ -54,7 +54,7 @@ static void size_text(size_t bytes, char text[24])
 
 static const char *memory_name(const struct cell *c)
 {
-	return c->own_memory ? "library" : "plain";
+	return cell_memory_names[c->memory];
 }
 
 static void print_row(const struct cell *c, const struct found *t, const char *note)
@@ -191,6 +191,8 @@ static int measure(struct ranks *r, void *arg)
 	int status;
 
 	cell_shift(r->rank, &j->part);
+	if (j->plan->hosts > 0 && !ranks_enter(r, j->plan->host, j->plan->hosts))
+		return VERSUS_FAILED;
 	status = load(r, j->plan, (j->part.block + j->part.share) % 2, lib);
 	if (status == 0)
 		status = cell_measure(r, lib, j->cell, &j->plan->how, &j->part, seconds) ? VERSUS_FAILED : 0;

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "base/sized.h"
 #include "ddp/base.h"
 #include "ddp/check.h"
 #include "ddp/ddp_inner.h"
@@ -240,16 +241,17 @@ static coll_status create(coll_ddp *d, const coll_ddp_param *params, int count, 
 coll_status coll_ddp_create(coll_ddp **ddp, const coll_ddp_param *params, int count, const coll_ddp_config *config,
                             coll_comm *comm)
 {
-	const coll_ddp_config standard = COLL_DDP_CONFIG_INIT;
+	coll_ddp_config own = COLL_DDP_CONFIG_INIT;
 	coll_status status;
 	coll_ddp *d;
 
-	if (!ddp || !params || !comm || (config && config->struct_size != sizeof(*config)))
+	if (!ddp || !params || !comm ||
+	    (config && !coll_sized_read(&own, sizeof(own), config, COLL_SIZED_FIRST(coll_ddp_config, problem_bytes))))
 		return COLL_ERR_ARGUMENT;
 	d = calloc(1, sizeof(*d));
 	if (!d)
 		return report_no_memory(comm);
-	d->config = config ? *config : standard;
+	d->config = own;
 	d->config.keep_whole |= d->config.wire == COLL_DDP_POWERSGD;
 	d->rank = coll_comm_rank(comm);
 	d->size = coll_comm_size(comm);

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/sized.h"
 #include "ddp/base.h"
 #include "ddp/ddp_inner.h"
 
@@ -19,10 +20,8 @@ coll_status coll_ddp_get_stats(coll_ddp *d, coll_ddp_stats *stats, int reset)
 		return COLL_ERR_ARGUMENT;
 	latency = d->stats.latency_s;
 	speed = d->stats.bytes_per_s;
-	if (stats->struct_size != sizeof(*stats))
+	if (!coll_sized_write(stats, &d->stats, sizeof(d->stats), COLL_SIZED_FIRST(coll_ddp_stats, bytes_per_s)))
 		return ddp_fail(d, COLL_ERR_ARGUMENT, "coll_ddp_get_stats(): struct_size is not set");
-	*stats = d->stats;
-	stats->struct_size = sizeof(*stats);
 	if (reset)
 		d->stats = (coll_ddp_stats){.latency_s = latency, .bytes_per_s = speed};
 	return COLL_OK;

@@ -25,6 +25,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "../perf/perf.h"
+
 enum {
 	PAGE_BYTES = 4096,
 	HUGE_PAGE_BYTES = 2 << 20,
@@ -41,6 +43,7 @@ static const double SETTLING_S = 0.3;                     /* at most, where call
 
 const char *const cell_kind_names[CELL_KINDS] = {"all_reduce", "broadcast", "all_gather", "reduce_scatter",
                                                  "all_to_all"};
+const char *const cell_memory_names[CELL_MEMORIES] = {"plain", "library", "device"};
 
 /* One library's side of the cell. */
 struct side {
@@ -59,7 +62,8 @@ struct bench {
 	const struct cell_how *how;
 	size_t count, in, out; /* elements: of the call, of each buffer */
 	void *plain[2];
-	char *pool; /* see mix_pages() */
+	float *host; /* what is written to buffers and read from them by checks */
+	char *pool;  /* see mix_pages() */
 	uint64_t random;
 	struct side side[2];
 };
@@ -108,6 +112,7 @@ bool library_load(struct library *l, const char *label, const char *path, bool q
 	if (!(*(void **)&l->name = dlsym(lib, "coll_" #name)) && !missing) \
 		missing = "coll_" #name;
 	LIBRARY_CALLS(LIBRARY_FIND)
+	*(void **)&l->mem_alloc_on = dlsym(lib, "coll_mem_alloc_on");
 	if (missing && !quiet)
 		fprintf(stderr, "versus: %s library: %s has no %s\n", label, path, missing);
 	return !missing;
@@ -116,7 +121,7 @@ bool library_load(struct library *l, const char *label, const char *path, bool q
 static void describe(const struct bench *b, const struct side *s, char *text, size_t len_bytes)
 {
 	snprintf(text, len_bytes, "versus: %s library, rank %d: %s of %zu bytes, %s buffers", s->lib->label, b->r->rank,
-	         cell_kind_names[b->cell->kind], b->cell->len_bytes, b->cell->own_memory ? "library" : "plain");
+	         cell_kind_names[b->cell->kind], b->cell->len_bytes, cell_memory_names[b->cell->memory]);
 }
 
 static int failed(const struct bench *b, const struct side *s, const coll_comm *comm, const char *what)
@@ -153,8 +158,45 @@ static int create(struct bench *b, struct side *s)
 	cfg.size = b->r->size;
 	cfg.exchange = ranks_exchange;
 	cfg.exchange_arg = b->r;
+	if (b->cell->memory == DEVICE) {
+		cfg.struct_size = sizeof(cfg);
+		cfg.device = "cuda";
+	}
 	s->memory[0] = s->memory[1] = NULL;
 	return s->lib->comm_create(&s->comm, &cfg) == COLL_OK ? 0 : failed(b, s, NULL, "creation: ");
+}
+
+/* Copy into a buffer, or out of one. 0, or 1 after a message. */
+static int put(const struct bench *b, float *to, const float *from, size_t floats)
+{
+	if (b->cell->memory != DEVICE)
+		memcpy(to, from, floats * sizeof(float));
+	else if (perf_device_write(to, from, floats * sizeof(float)) != COLL_OK)
+		return fprintf(stderr, "versus: device memory cannot be written\n") != 0;
+	return 0;
+}
+
+static int get(const struct bench *b, float *to, const float *from, size_t floats)
+{
+	if (b->cell->memory != DEVICE)
+		memcpy(to, from, floats * sizeof(float));
+	else if (perf_device_read(to, from, floats * sizeof(float)) != COLL_OK)
+		return fprintf(stderr, "versus: device memory cannot be read\n") != 0;
+	return 0;
+}
+
+static float *allocate_on_device(struct bench *b, struct side *s, int which, size_t floats)
+{
+	if (!s->lib->mem_alloc_on) {
+		fprintf(stderr, "versus: %s library: has no coll_mem_alloc_on\n", s->lib->label);
+		return NULL;
+	}
+	if (s->lib->mem_alloc_on(s->comm, &s->memory[which], floats * sizeof(float), COLL_MEM_DEVICE) != COLL_OK) {
+		failed(b, s, s->comm, "coll_mem_alloc_on: ");
+		return NULL;
+	}
+	memset(b->host, 0, floats * sizeof(float));
+	return put(b, s->memory[which], b->host, floats) == 0 ? s->memory[which] : NULL;
 }
 
 /* A buffer: in the first's memory where both use the same. NULL: none to be had, which is told. */
@@ -164,7 +206,9 @@ static float *allocate(struct bench *b, struct side *s, int which, size_t floats
 	const size_t bytes = (floats * sizeof(float) + align - 1) / align * align;
 	void *p = b->plain[which];
 
-	if (b->cell->own_memory) {
+	if (b->cell->memory == DEVICE)
+		return allocate_on_device(b, s, which, floats);
+	if (b->cell->memory == LIBRARY) {
 		if (s->lib->mem_alloc(s->comm, &s->memory[which], bytes + align) != COLL_OK) {
 			failed(b, s, s->comm, "coll_mem_alloc: ");
 			return NULL;
@@ -203,7 +247,7 @@ static int make_buffers(struct bench *b, struct side *s)
 
 static int destroy(struct bench *b, struct side *s)
 {
-	for (int i = 0; i < 2 && b->cell->own_memory && s->comm; i++)
+	for (int i = 0; i < 2 && b->cell->memory != PLAIN && s->comm; i++)
 		if (s->lib->mem_free(s->comm, s->memory[i]) != COLL_OK)
 			return failed(b, s, s->comm, "coll_mem_free: ");
 	return s->lib->comm_destroy(&s->comm) == COLL_OK ? 0 : failed(b, s, NULL, "end: ");
@@ -267,7 +311,8 @@ static void touch(const struct bench *b, const struct side *s, unsigned number)
 {
 	const float value = (float)(1 + number % 8);
 
-	if (b->cell->kind == BROADCAST && (int)(number % (unsigned)b->r->size) != b->r->rank)
+	if (b->cell->memory == DEVICE ||
+	    (b->cell->kind == BROADCAST && (int)(number % (unsigned)b->r->size) != b->r->rank))
 		return;
 	for (size_t i = 0; i < b->in; i++)
 		s->in[i] = value;
@@ -347,23 +392,31 @@ static float wanted(const struct bench *b, int block, size_t i, int seed, int ro
 	}
 }
 
-/* One call on fresh data, every element of its result. */
+/* One call on fresh data, every element of its result. The host's copy is both input and output, one after the other.
+ */
 static int check(const struct bench *b, struct side *s, int seed)
 {
 	const unsigned number = s->calls++;
 	const int root = (int)(number % (unsigned)b->r->size);
 	size_t wrong = 0, first = 0;
+	float *x = b->host;
 	char text[256];
 
 	for (size_t i = 0; i < b->out; i++)
-		s->out[i] = -1;
-	for (size_t i = 0; i < b->in && (b->cell->kind != BROADCAST || root == b->r->rank); i++)
-		s->in[i] = pattern(b->r->rank, i, seed);
+		x[i] = -1;
+	if (put(b, s->out, x, b->out) != 0)
+		return 1;
+	for (size_t i = 0; i < b->in; i++)
+		x[i] = pattern(b->r->rank, i, seed);
+	if ((b->cell->kind != BROADCAST || root == b->r->rank) && put(b, s->in, x, b->in) != 0)
+		return 1;
 	if (call_once(b, s, number) != COLL_OK)
 		return failed(b, s, s->comm, "");
+	if (get(b, x, s->out, b->out) != 0)
+		return 1;
 	for (size_t block = 0, at = 0; at < b->out; block++)
 		for (size_t i = 0; i < b->count; i++, at++)
-			if (s->out[at] != wanted(b, (int)block, i, seed, root) && wrong++ == 0)
+			if (x[at] != wanted(b, (int)block, i, seed, root) && wrong++ == 0)
 				first = at;
 	if (wrong == 0)
 		return 0;
@@ -381,8 +434,11 @@ static int check_both(struct bench *b, int seed)
 	}
 	/* In place a sum grows from call to call; nothing does not. */
 	for (int k = 0; k < 2 && b->how->in_place; k++) {
-		memset(b->side[k].in < b->side[k].out ? b->side[k].in : b->side[k].out, 0,
-		       (b->in > b->out ? b->in : b->out) * sizeof(float));
+		const struct side *s = &b->side[k];
+
+		memset(b->host, 0, (b->in > b->out ? b->in : b->out) * sizeof(float));
+		if (put(b, s->in < s->out ? s->in : s->out, b->host, b->in > b->out ? b->in : b->out) != 0)
+			return 1;
 	}
 	return 0;
 }
@@ -451,7 +507,8 @@ static int turn(const struct bench *b, struct side *s, double *seconds)
 /* Seconds of a call of each in its fastest turn; A B B A A B B A or the other way round. */
 static int measure(struct bench *b, int number, double best[2])
 {
-	const bool is_short = b->cell->len_bytes <= SHORT_BYTES;
+	/* A communicator with a device takes a second to make. */
+	const bool is_short = b->cell->len_bytes <= SHORT_BYTES && b->cell->memory != DEVICE;
 	const int turns = is_short ? SHORT_TURNS : LONG_TURNS;
 
 	for (int t = 0; t < turns; t++) {
@@ -490,6 +547,11 @@ int cell_measure(struct ranks *r, const struct library lib[2], const struct cell
 	const int number = part->block + part->share;
 
 	size_up(&b);
+	b.host = malloc((b.in > b.out ? b.in : b.out) * sizeof(float));
+	if (!b.host) {
+		fprintf(stderr, "versus: no memory for %zu bytes\n", (b.in > b.out ? b.in : b.out) * sizeof(float));
+		return 1;
+	}
 	if (renew(&b, number % 2) != 0 || (checks && check_both(&b, 1) != 0) || count_calls(&b, number % 2) != 0 ||
 	    measure(&b, number, seconds) != 0 || (checks && check_both(&b, 5) != 0))
 		return 1;
@@ -498,5 +560,6 @@ int cell_measure(struct ranks *r, const struct library lib[2], const struct cell
 			return 1;
 		free(b.plain[k]);
 	}
+	free(b.host);
 	return 0;
 }

@@ -17,10 +17,13 @@
 	X(comm_destroy)  \
 	X(last_error) X(mem_alloc) X(mem_free) X(all_reduce) X(broadcast) X(all_gather) X(reduce_scatter) X(all_to_all)
 
+/* What cells of device memory need too; NULL in older libraries. */
+#define LIBRARY_LATER(X) X(mem_alloc_on)
+
 #define LIBRARY_MEMBER(name) __typeof__(coll_##name) *name;
 struct library {
 	const char *label; /* "old", "new" */
-	LIBRARY_CALLS(LIBRARY_MEMBER)
+	LIBRARY_CALLS(LIBRARY_MEMBER) LIBRARY_LATER(LIBRARY_MEMBER)
 };
 
 /* Load path for itself alone. Returns false after a message to stderr, unless quiet. */
@@ -29,10 +32,14 @@ bool library_load(struct library *l, const char *label, const char *path, bool q
 enum cell_kind { ALL_REDUCE, BROADCAST, ALL_GATHER, REDUCE_SCATTER, ALL_TO_ALL, CELL_KINDS };
 extern const char *const cell_kind_names[CELL_KINDS];
 
+/* Buffers: of the program, of coll_mem_alloc(), of coll_mem_alloc_on() a device. */
+enum cell_memory { PLAIN, LIBRARY, DEVICE, CELL_MEMORIES };
+extern const char *const cell_memory_names[CELL_MEMORIES];
+
 struct cell {
 	enum cell_kind kind;
 	size_t len_bytes; /* of the vector, or of all blocks together */
-	bool own_memory;  /* of coll_mem_alloc() */
+	enum cell_memory memory;
 };
 
 struct cell_how {

@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <getopt.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,22 +25,24 @@ static const char usage_text[] =
         "      --cells C/B/M   only these: collectives, bytes and buffers, each a list or *, e.g.\n"
         "                      all_reduce,broadcast/8,4K/plain; may be given several times; any bytes may be named\n"
         "                      collectives: all_reduce broadcast all_gather reduce_scatter all_to_all\n"
-        "                      buffers: plain library\n"
+        "                      buffers: plain library, and device (of CUDA; only if it is named: * is the other two)\n"
         "      --ranks N       processes, 2 to 128 (default 2)\n"
+        "      --netns A,B     ranks are spread over these network namespaces (ip netns add), as hosts of those names\n"
         "      --in-place      in place instead of out of place\n"
-        "      --touch         rewrite the input before each call: up to 4 KiB inside the time, above outside\n"
+        "      --touch         rewrite the input before each call: up to 4 KiB inside the time, above outside; not of\n"
+        "                      a device\n"
         "      --json FILE     write the results as JSON too\n"
         "  -h, --help          this text\n"
         "Settings come from the environment (COLL_TRANSPORTS=tcp ...). The same file twice shows the noise.\n"
         "Exit status: 0; 1 a cell is slower, a result was wrong or a call failed; 2 nothing was measured.\n";
 
-enum flag { BLOCKS = 256, MS, BELOW, CELLS, RANKS, IN_PLACE, TOUCH, JSON };
+enum flag { BLOCKS = 256, MS, BELOW, CELLS, RANKS, NETNS, IN_PLACE, TOUCH, JSON };
 
 static const struct option long_flags[] = {
         {"blocks", 1, NULL, BLOCKS}, {"ms", 1, NULL, MS},       {"below", 1, NULL, BELOW},
         {"cells", 1, NULL, CELLS},   {"ranks", 1, NULL, RANKS}, {"in-place", 0, NULL, IN_PLACE},
-        {"touch", 0, NULL, TOUCH},   {"json", 1, NULL, JSON},   {"help", 0, NULL, 'h'},
-        {NULL, 0, NULL, 0},
+        {"touch", 0, NULL, TOUCH},   {"json", 1, NULL, JSON},   {"netns", 1, NULL, NETNS},
+        {"help", 0, NULL, 'h'},      {NULL, 0, NULL, 0},
 };
 
 /* ---- Flags ---------------------------------------------------------------- */
@@ -94,7 +97,7 @@ static bool add_cell(struct plan *p, const struct cell *c)
 {
 	for (int i = 0; i < p->cells; i++)
 		if (p->cell[i].kind == c->kind && p->cell[i].len_bytes == c->len_bytes &&
-		    p->cell[i].own_memory == c->own_memory)
+		    p->cell[i].memory == c->memory)
 			return true;
 	if (p->cells == PLAN_CELLS_MAX)
 		return false;
@@ -114,7 +117,7 @@ static const char *parse_list(char *list, bool (*take)(const char *item, void *a
 }
 
 struct choice {
-	bool kind[CELL_KINDS], memory[2]; /* plain, library */
+	bool kind[CELL_KINDS], memory[CELL_MEMORIES];
 	size_t size[SIZES_MAX];
 	int sizes;
 };
@@ -144,12 +147,11 @@ static bool take_size(const char *item, void *arg)
 
 static bool take_memory(const char *item, void *arg)
 {
-	static const char *const names[2] = {"plain", "library"};
 	struct choice *c = arg;
 	bool found = false;
 
-	for (int k = 0; k < 2; k++)
-		if (strcmp(item, "*") == 0 || strcmp(item, names[k]) == 0)
+	for (int k = 0; k < CELL_MEMORIES; k++)
+		if ((strcmp(item, "*") == 0 && k != DEVICE) || strcmp(item, cell_memory_names[k]) == 0)
 			found = c->memory[k] = true;
 	return found;
 }
@@ -182,14 +184,24 @@ static bool choose_cells(struct plan *p, const char *text)
 	}
 	for (int k = 0; k < CELL_KINDS; k++)
 		for (int s = 0; s < c.sizes && c.kind[k]; s++)
-			for (int m = 0; m < 2; m++) {
-				const struct cell cell = {(enum cell_kind)k, c.size[s], m == 1};
+			for (int m = 0; m < CELL_MEMORIES; m++) {
+				const struct cell cell = {(enum cell_kind)k, c.size[s], (enum cell_memory)m};
 
 				if (c.memory[m] && !add_cell(p, &cell)) {
 					fprintf(stderr, "versus: more than %d cells\n", PLAN_CELLS_MAX);
 					return false;
 				}
 			}
+	return true;
+}
+
+static bool take_host(const char *item, void *arg)
+{
+	struct plan *p = arg;
+
+	if (!*item || p->hosts == RANKS_MAX)
+		return false;
+	p->host[p->hosts++] = (char *)(uintptr_t)item;
 	return true;
 }
 
@@ -208,6 +220,7 @@ static const char *set(struct plan *p, int flag, const char *v)
 	case BELOW: return parse_double(v, 0, 1e6, &p->below) ? NULL : "a ratio, 0 or more";
 	case CELLS: return choose_cells(p, v) ? NULL : "";
 	case RANKS: return parse_int(v, 2, RANKS_MAX, &p->ranks) ? NULL : "2 to 128";
+	case NETNS: return parse_list(strdup(v), take_host, p) ? "names of network namespaces" : NULL;
 	case IN_PLACE: p->how.in_place = true; return NULL;
 	case TOUCH: p->how.touch = true; return NULL;
 	default: p->json = v; return *v ? NULL : "a file name";
@@ -258,6 +271,10 @@ int plan_parse(struct plan *p, int argc, char **argv)
 	}
 	if (argc - optind != 2) {
 		fprintf(stderr, "versus: wants two libraries, not %d\n%s", argc - optind, usage_text);
+		return PLAN_REFUSED;
+	}
+	if (p->hosts > p->ranks) {
+		fprintf(stderr, "versus: %d network namespaces for %d ranks\n", p->hosts, p->ranks);
 		return PLAN_REFUSED;
 	}
 	p->path[0] = argv[optind];

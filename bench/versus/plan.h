@@ -16,6 +16,8 @@ struct plan {
 	int ranks;
 	int blocks; /* of each cell */
 	struct cell_how how;
+	int hosts; /* network namespaces that the ranks are in; 0: that of this program */
+	char *host[RANKS_MAX];
 	double below;     /* 0: nothing is repeated */
 	const char *json; /* NULL: none */
 	int cells;

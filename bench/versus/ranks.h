@@ -6,6 +6,7 @@
 #ifndef COLL_BENCH_VERSUS_RANKS_H
 #define COLL_BENCH_VERSUS_RANKS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -22,6 +23,10 @@ struct ranks {
 /* Run body(arg) at every rank, in a process of its own, and return the highest of their statuses. A rank
  * that fails or dies ends the others. */
 int ranks_run(int size, int (*body)(struct ranks *r, void *arg), void *arg);
+
+/* At a rank: go to the network namespace of its host. n names are spread over the ranks in equal parts, and each is the
+ * host id of its ranks, too (COLL_HOST_ID). False after a message. */
+bool ranks_enter(const struct ranks *r, char *const *name, int n);
 
 /* All ranks have come. What was written before is seen after. */
 void ranks_meet(struct ranks *r);

@@ -6,8 +6,22 @@
  *
  *  - count is a number of elements, len_bytes a number of bytes, *_ms
  *    milliseconds. A rank is an index in 0 .. size-1 of one communicator.
- *  - A function returns COLL_OK (0) or a coll_status; outputs are written only
- *    on success. coll_last_error() describes the last failure.
+ *  - A function returns COLL_OK (0) or a coll_status. Outputs are written only
+ *    on success, unless the function says otherwise; and what ends an object
+ *    (destroy, the end of a request) sets the pointer to NULL with an error,
+ *    too. coll_last_error() describes the last failure.
+ *  - What can be waited for can be looked at without waiting. Request and
+ *    operation have _test for it, stream and event _query. COLL_AGAIN: it has
+ *    not ended. Otherwise the result that _wait returns. Such a look advances
+ *    the work, as coll_progress() does, and equals _wait with timeout_ms 0.
+ *  - A struct that begins with struct_size may get members at its end. Any
+ *    size since the first version is accepted: what a shorter struct lacks is
+ *    zero. A longer one that is passed to the library must be zero beyond the
+ *    library's own size, else COLL_ERR_ARGUMENT; one that is filled by the
+ *    library gets zeros there. Structs without struct_size never change
+ *    (coll_unique_id, coll_message_info, coll_ddp_param, coll_ddp_bucket_info:
+ *    elements of arrays, or outputs as small as their calls), but for
+ *    coll_error: the library owns it, and new members stand at its end.
  *  - One thread at a time may use a communicator. Different threads may use
  *    different communicators at the same time. Any thread may call
  *    coll_comm_abort() at any time.
@@ -308,6 +322,35 @@ COLL_API coll_status coll_comm_explain(coll_comm *comm, const char *collective, 
  * name of an algorithm such as "ring", or "zero-copy", "pair-stream" ... (docs/guide/ways.md).
  * A constant string; NULL if none is recorded. Local. */
 COLL_API const char *coll_comm_last_way(const coll_comm *comm);
+
+/*
+ * Counters of the calls of a communicator that have ended since it was created: one row for each transport and way.
+ * Collectives and messages count, and operations with the calls of their preparation; creating children does not.
+ */
+typedef struct coll_stats {
+	size_t struct_size;
+	/* "shm", "tcp" ...; "mixed": the ranks of the communicator are reached by several; "device": devices read each
+	 * other; "self": no other rank takes part. A constant string, as `way`. */
+	const char *transport;
+	const char *way; /* as of coll_comm_last_way(); "unknown": the call failed before it was chosen */
+	uint64_t calls;
+	/* Of the count elements that were passed, or, if each rank has a block, of the blocks of all ranks. For vector
+	 * variants the largest block stands for each. */
+	uint64_t bytes;
+	/* Sum of the times from the beginning of a call to its end; in a stream, from when its turn came. A call that
+	 * ends at its first looks reads no clock and adds nothing. */
+	double waited_s;
+} coll_stats;
+
+#define COLL_STATS_INIT                                 \
+	{                                               \
+		sizeof(coll_stats), NULL, NULL, 0, 0, 0 \
+	}
+
+/* Fill rows[0 .. *count-1] and set *count to the number of rows that there are, which may be larger. rows[0] is
+ * initialised; rows may be NULL with *count 0. Local; allowed after a failure. A build without guards counts nothing.
+ */
+COLL_API coll_status coll_comm_stats(coll_comm *comm, coll_stats *rows, int *count);
 /* The device of this rank (coll_config.device): "cuda:0" ..., "host" if it has none; NULL: comm is NULL. Local. */
 COLL_API const char *coll_comm_device(const coll_comm *comm);
 
@@ -640,6 +683,8 @@ COLL_API coll_status coll_operation_start(coll_operation *operation, coll_stream
 /* Wait for a started operation. COLL_AGAIN: the time limit was reached. If it is not started,
  * returns the last result, also when the communicator no longer exists. */
 COLL_API coll_status coll_operation_wait(coll_operation *operation, int timeout_ms);
+/* The same without waiting. COLL_AGAIN: it has not ended. */
+COLL_API coll_status coll_operation_test(coll_operation *operation);
 /* Destroy an operation. Local. If it is started, waits for it and returns its result. Allowed before
  * and after the end of its communicator. Sets *operation to NULL; NULL and *operation == NULL are
  * accepted. */

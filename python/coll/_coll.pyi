@@ -173,6 +173,9 @@ class Comm:
     def last_way(self) -> str | None:
         """How the last completed call was carried out (docs/guide/ways.md)."""
     @property
+    def stats(self) -> list[dict[str, Any]]:
+        """Counters of the calls that have ended, a dict for each transport and way: calls, bytes, waited_s."""
+    @property
     def last_error(self) -> BaseException | None:
         """The last error of this communicator; None: there was none."""
     def host(self, rank: int, /) -> str:

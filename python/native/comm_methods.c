@@ -337,6 +337,34 @@ static PyObject *get_last_way(PyObject *self, void *unused)
 	return coll_py_comm_check(c) == 0 ? text_or_none(coll_comm_last_way(c->handle)) : NULL;
 }
 
+/* A list of dicts. */
+static PyObject *get_stats(PyObject *self, void *unused)
+{
+	enum { ROOM = 64 };
+	struct comm *c = (struct comm *)self;
+	coll_stats rows[ROOM] = {COLL_STATS_INIT};
+	int n = ROOM;
+	PyObject *list;
+	coll_status st;
+
+	if (coll_py_comm_check(c))
+		return NULL;
+	st = coll_comm_stats(c->handle, rows, &n);
+	if (st != COLL_OK)
+		return coll_py_raise(c, st, "stats");
+	list = PyList_New(0);
+	for (int i = 0; list && i < n && i < ROOM; i++) {
+		PyObject *row = Py_BuildValue("{s:s,s:s,s:K,s:K,s:d}", "transport", rows[i].transport, "way",
+		                              rows[i].way, "calls", (unsigned long long)rows[i].calls, "bytes",
+		                              (unsigned long long)rows[i].bytes, "waited_s", rows[i].waited_s);
+
+		if (!row || PyList_Append(list, row))
+			Py_CLEAR(list);
+		Py_XDECREF(row);
+	}
+	return list;
+}
+
 static PyObject *get_last_error(PyObject *self, void *unused)
 {
 	struct comm *c = (struct comm *)self;
@@ -370,6 +398,7 @@ GUARD_GET(get_local_rank)
 GUARD_GET(get_local_size)
 GUARD_GET(get_device)
 GUARD_GET(get_last_way)
+GUARD_GET(get_stats)
 GUARD_GET(get_last_error)
 
 #define FAST(name, function)                                                       \
@@ -409,6 +438,7 @@ static PyGetSetDef properties[] = {
         {"closed", get_closed, NULL, NULL, NULL},
         {"device", get_device_guarded, NULL, NULL, NULL},
         {"last_way", get_last_way_guarded, NULL, NULL, NULL},
+        {"stats", get_stats_guarded, NULL, NULL, NULL},
         {"last_error", get_last_error_guarded, NULL, NULL, NULL},
         {"handle", get_handle, NULL, NULL, NULL},
         {"_held", get_held, NULL, NULL, NULL},

@@ -542,6 +542,11 @@ def test_queries(comm):
     check("all_reduce" in comm.explain("all_reduce", 1000, "f32"))
     comm.all_reduce(floats(1, 2))
     check(comm.last_way is None or isinstance(comm.last_way, str))
+    before = sum(row["calls"] for row in comm.stats)
+    comm.all_reduce(floats(1, 2))
+    rows = comm.stats
+    equal(sum(row["calls"] for row in rows), before + 1)
+    check(all(row["bytes"] >= 0 and row["waited_s"] >= 0 and row["transport"] and row["way"] for row in rows))
     check("rank" in repr(comm))
     comm.set_timeout(20, 30.5)
     comm.set_timeout()

@@ -8,6 +8,7 @@
 #include "api/block.h"
 #include "api/ragged.h"
 #include "api/vector.h"
+#include "base/sized.h"
 #include "call/group.h"
 #include "call/persistent.h"
 #include "core/error.h"
@@ -62,9 +63,10 @@ static coll_status make(const coll_operation_desc *d, coll_comm *comm, char toke
 	}
 }
 
-coll_status coll_operation_prepare(coll_operation **out, const coll_operation_desc *d, coll_comm *comm)
+coll_status coll_operation_prepare(coll_operation **out, const coll_operation_desc *desc, coll_comm *comm)
 {
 	static const char kind[] = "operation_prepare";
+	coll_operation_desc d;
 	struct coll_call call;
 	size_t *own = NULL;
 	char token[2] = {0};
@@ -72,13 +74,13 @@ coll_status coll_operation_prepare(coll_operation **out, const coll_operation_de
 
 	if (!comm)
 		return COLL_ERR_ARGUMENT;
-	if (!out || !d || d->struct_size != sizeof(*d))
+	if (!out || !desc || !coll_sized_read(&d, sizeof(d), desc, COLL_SIZED_FIRST(coll_operation_desc, out_offsets)))
 		return coll_comm_refuse(comm, kind, COLL_ERR_ARGUMENT,
 		                        "no operation, no description, or one not made by "
-		                        "COLL_OPERATION_DESC_INIT");
+		                        "COLL_OPERATION_DESC_INIT or with members that this library lacks");
 	if (coll_group.depth > 0)
 		return coll_comm_refuse(comm, kind, COLL_ERR_ARGUMENT, "not inside a group");
-	st = make(d, comm, token, &call, &own);
+	st = make(&d, comm, token, &call, &own);
 	if (st == COLL_OK)
 		st = coll_operation_make(comm, &call, out);
 	free(own);

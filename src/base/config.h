@@ -1,7 +1,7 @@
 /*
  * Settings: one table (config_rows.h) filled from defaults, a file, the
- * environment and the caller, each value with its source. Code reads the struct,
- * never getenv.
+ * environment and the caller, each value with its source. Code reads the struct.
+ * tests/headers/facts.py lists the few files that call getenv() for something else.
  */
 #ifndef COLL_BASE_CONFIG_H
 #define COLL_BASE_CONFIG_H

@@ -36,7 +36,7 @@ MESSAGE(1116, COLL_OK, "The device that was asked for does not exist or cannot b
 MESSAGE(1117, COLL_OK, "This build of the library cannot use devices.", "Build it where clang or nvcc is installed; see devices.md.")
 MESSAGE(1118, COLL_OK, "The driver refuses the operations by which streams wait for the host.", "Under WSL 2 and on some virtual GPUs there are none: leave COLL_DEVICE unset there.")
 MESSAGE(1201, COLL_OK, "Buffers overlap, but not as one of the in-place forms.", "Pass the same pointer twice for an in-place call; otherwise pass disjoint buffers.")
-MESSAGE(1202, COLL_OK, "coll_config was not initialised, or was compiled with another version of coll.h.", "Start with coll_config cfg = COLL_CONFIG_INIT; and compile against the library that is loaded.")
+MESSAGE(1202, COLL_OK, "coll_config was not initialised, or asks for something that a later version has.", "Start with coll_config cfg = COLL_CONFIG_INIT; and leave members that the loaded library lacks at zero.")
 MESSAGE(1203, COLL_OK, "A buffer is memory of a kind that the call does not serve, such as memory of a device.", "Pass host memory: copy the data there first.")
 MESSAGE(1204, COLL_OK, "A function of coll_event_notify() called something that it may not call.", "Let the function hand the work to another thread.")
 MESSAGE(1205, COLL_OK, "A blocking send or receive of a rank to itself would wait for ever.", "Post the receive with coll_irecv() first, or send on a stream.")

@@ -447,11 +447,6 @@ static coll_status check_config(const struct probe *p, bool *explicit)
 	*explicit = false;
 	if (!c)
 		return COLL_OK;
-	if (c->struct_size < sizeof(*c))
-		return coll_error_set(
-		        p->err, COLL_ERR_ARGUMENT,
-		        "[COLL-1202] coll_config.struct_size is %zu, expected %zu: initialise with COLL_CONFIG_INIT",
-		        c->struct_size, sizeof(*c));
 	if (c->rank == -1 && c->size == 0)
 		return COLL_OK;
 	if (c->rank < 0 || c->size < 1 || c->rank >= c->size)

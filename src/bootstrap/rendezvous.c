@@ -1,5 +1,5 @@
 /*
- * The room of a rendezvous: pending connections, children, and the loop
+ * The state of a rendezvous: pending connections, children, and the loop
  * that serves them. A new connection is pending until it has proved the key. There are
  * at most PENDING_MAX of them, each has a deadline, and the oldest one
  * gives way to a new one. So silent, chatty or endless foreign connections
@@ -22,7 +22,7 @@
 #include "bootstrap/rendezvous_root.h"
 #include "bootstrap/rendezvous_state.h"
 
-coll_status room_open(struct room *r, const struct coll_rendezvous_point *how, struct coll_error_box *err)
+coll_status rendezvous_open(struct rendezvous *r, const struct coll_rendezvous_point *how, struct coll_error_box *err)
 {
 	memset(r, 0, sizeof(*r));
 	r->how = how;
@@ -39,19 +39,19 @@ coll_status room_open(struct room *r, const struct coll_rendezvous_point *how, s
 	return coll_error_set(err, COLL_ERR_MEMORY, "no memory for the rendezvous");
 }
 
-void room_close(struct room *r)
+void rendezvous_close(struct rendezvous *r)
 {
 	for (int i = 0; i < r->pending_count; i++)
 		coll_wire_close(&r->pending[i]);
-	for (int i = 0; i < r->kid_count; i++)
-		coll_wire_close(&r->kids[i].wire);
+	for (int i = 0; i < r->child_count; i++)
+		coll_wire_close(&r->children[i].wire);
 	free(r->pending);
-	free(r->kids);
+	free(r->children);
 	free(r->polls);
 	memset(r, 0, sizeof(*r));
 }
 
-void room_fail(struct room *r, coll_status status, int culprit, const char *format, ...)
+void rendezvous_fail(struct rendezvous *r, coll_status status, int culprit, const char *format, ...)
 {
 	va_list ap;
 
@@ -66,9 +66,9 @@ void room_fail(struct room *r, coll_status status, int culprit, const char *form
 		r->err->rank = culprit;
 }
 
-void room_interrupted(struct room *r)
+void rendezvous_interrupted(struct rendezvous *r)
 {
-	room_fail(r, COLL_ERR_ABORTED, r->how->rank, "[COLL-3301] rank %d was interrupted", r->how->rank);
+	rendezvous_fail(r, COLL_ERR_ABORTED, r->how->rank, "[COLL-3301] rank %d was interrupted", r->how->rank);
 }
 
 /* ---- Newcomers --------------------------------------------------------- */
@@ -79,7 +79,7 @@ static uint64_t pending_deadline(const struct coll_wire *w)
 	       (w->state == COLL_WIRE_OPEN ? COLL_DELAY_NS(RENDEZVOUS_REGISTER) : COLL_DELAY_NS(RENDEZVOUS_PROOF));
 }
 
-static void drop_pending(struct room *r, int i)
+static void drop_pending(struct rendezvous *r, int i)
 {
 	coll_wire_close(&r->pending[i]);
 	r->pending[i] = r->pending[--r->pending_count];
@@ -87,7 +87,7 @@ static void drop_pending(struct room *r, int i)
 
 /* Make room by dropping the oldest one that has proved nothing, first among
  * those that have not even greeted. */
-static bool evict(struct room *r)
+static bool evict(struct rendezvous *r)
 {
 	int best = -1;
 
@@ -117,7 +117,7 @@ static bool other_user(int fd)
 	return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &cred_len) < 0 || peer.uid != geteuid();
 }
 
-static void accept_some(struct room *r, int listener)
+static void accept_some(struct rendezvous *r, int listener)
 {
 	for (int turns = 0; turns < PENDING_MAX; turns++) {
 		int fd;
@@ -139,7 +139,7 @@ static void accept_some(struct room *r, int listener)
 	}
 }
 
-static void serve_pending(struct room *r, int i, short revents)
+static void serve_pending(struct rendezvous *r, int i, short revents)
 {
 	struct coll_wire *w = &r->pending[i];
 	const size_t most = sizeof(struct introduction) + COLL_PLACES_BYTES + r->how->len_bytes;
@@ -163,31 +163,31 @@ static void serve_pending(struct room *r, int i, short revents)
 
 /* ---- Kids -------------------------------------------------------------- */
 
-struct kid *room_find_kid(struct room *r, int rank)
+struct child *rendezvous_find_child(struct rendezvous *r, int rank)
 {
-	for (int i = 0; i < r->kid_count; i++)
-		if (r->kids[i].rank == rank)
-			return &r->kids[i];
+	for (int i = 0; i < r->child_count; i++)
+		if (r->children[i].rank == rank)
+			return &r->children[i];
 	return NULL;
 }
 
-struct kid *room_adopt(struct room *r, struct coll_wire *w, int rank)
+struct child *rendezvous_adopt(struct rendezvous *r, struct coll_wire *w, int rank)
 {
-	struct kid *k = room_find_kid(r, rank);
+	struct child *k = rendezvous_find_child(r, rank);
 
 	if (k) {
 		coll_wire_close(&k->wire);
 	} else {
-		if (r->kid_count == r->kid_cap) {
-			const int cap = r->kid_cap ? 2 * r->kid_cap : FAN_OUT;
-			struct kid *p = realloc(r->kids, (size_t)cap * sizeof(*p));
+		if (r->child_count == r->child_cap) {
+			const int cap = r->child_cap ? 2 * r->child_cap : FAN_OUT;
+			struct child *p = realloc(r->children, (size_t)cap * sizeof(*p));
 
 			if (!p)
 				return NULL;
-			r->kids = p;
-			r->kid_cap = cap;
+			r->children = p;
+			r->child_cap = cap;
 		}
-		k = &r->kids[r->kid_count++];
+		k = &r->children[r->child_count++];
 	}
 	k->rank = rank;
 	k->wire = *w;
@@ -197,30 +197,31 @@ struct kid *room_adopt(struct room *r, struct coll_wire *w, int rank)
 	return k;
 }
 
-static void serve_kid(struct room *r, int i, short revents)
+static void serve_child(struct rendezvous *r, int i, short revents)
 {
 	struct coll_wire_frame f;
 
-	coll_wire_pump(&r->kids[i].wire, revents);
-	while (r->status == COLL_AGAIN && coll_wire_peek(&r->kids[i].wire, sizeof(struct failure) + TEXT_BYTES, &f)) {
-		r->from_kid(r->role, &r->kids[i], &f);
-		coll_wire_take(&r->kids[i].wire, &f);
+	coll_wire_pump(&r->children[i].wire, revents);
+	while (r->status == COLL_AGAIN &&
+	       coll_wire_peek(&r->children[i].wire, sizeof(struct failure) + TEXT_BYTES, &f)) {
+		r->from_child(r->role, &r->children[i], &f);
+		coll_wire_take(&r->children[i].wire, &f);
 	}
-	if (r->kids[i].wire.state == COLL_WIRE_CLOSED) {
-		struct kid gone = r->kids[i];
+	if (r->children[i].wire.state == COLL_WIRE_CLOSED) {
+		struct child gone = r->children[i];
 
-		r->kids[i] = r->kids[--r->kid_count];
+		r->children[i] = r->children[--r->child_count];
 		if (r->status == COLL_AGAIN)
-			r->kid_lost(r->role, &gone);
+			r->child_lost(r->role, &gone);
 		coll_wire_close(&gone.wire);
 	}
 }
 
 /* ---- The loop ---------------------------------------------------------- */
 
-static bool make_polls(struct room *r)
+static bool make_polls(struct rendezvous *r)
 {
-	const int need = COLL_RENDEZVOUS_LISTENERS + PENDING_MAX + 1 + r->kid_cap;
+	const int need = COLL_RENDEZVOUS_LISTENERS + PENDING_MAX + 1 + r->child_cap;
 	struct pollfd *p;
 
 	if (need <= r->poll_cap)
@@ -249,15 +250,15 @@ static struct pollfd poll_of(const struct coll_wire *w)
 	return (struct pollfd){.fd = events ? w->fd : -1, .events = events};
 }
 
-void room_turn(struct room *r, struct coll_wire *extra, uint64_t until_ns)
+void rendezvous_step(struct rendezvous *r, struct coll_wire *extra, uint64_t until_ns)
 {
 	const bool deaf = r->closed || r->accept_again_ns > coll_clock_ns();
-	int n = 0, first_pending, first_kid;
-	const int pending = r->pending_count, kids = r->kid_count;
+	int n = 0, first_pending, first_child;
+	const int pending = r->pending_count, children = r->child_count;
 	bool signalled;
 
 	if (!make_polls(r)) {
-		room_fail(r, COLL_ERR_MEMORY, -1, "no memory for the rendezvous");
+		rendezvous_fail(r, COLL_ERR_MEMORY, -1, "no memory for the rendezvous");
 		return;
 	}
 	for (int i = 0; i < COLL_RENDEZVOUS_LISTENERS; i++)
@@ -269,24 +270,24 @@ void room_turn(struct room *r, struct coll_wire *extra, uint64_t until_ns)
 		if (pending_deadline(&r->pending[i]) < until_ns)
 			until_ns = pending_deadline(&r->pending[i]);
 	}
-	first_kid = n;
-	for (int i = 0; i < kids; i++)
-		r->polls[n++] = poll_of(&r->kids[i].wire);
+	first_child = n;
+	for (int i = 0; i < children; i++)
+		r->polls[n++] = poll_of(&r->children[i].wire);
 	if (r->accept_again_ns > coll_clock_ns() && r->accept_again_ns < until_ns)
 		until_ns = r->accept_again_ns;
 	signalled = poll(r->polls, (nfds_t)n, coll_interrupt_limit_ms(timeout_ms(until_ns))) < 0;
 	if (signalled && errno != EINTR) {
-		room_fail(r, COLL_ERR_SYSTEM, -1, "poll: %s", strerror(errno));
+		rendezvous_fail(r, COLL_ERR_SYSTEM, -1, "poll: %s", strerror(errno));
 		return;
 	}
 	if (signalled) /* the events are not valid */
 		memset(r->polls, 0, (size_t)n * sizeof(*r->polls));
 	if (coll_interrupt_here(signalled))
-		room_interrupted(r);
-	/* Backwards: serving one may remove it and put the last in its place. New kids
-	 * come from newcomers, so kids go first and listeners last. */
-	for (int i = kids - 1; i >= 0; i--)
-		serve_kid(r, i, r->polls[first_kid + i].revents);
+		rendezvous_interrupted(r);
+	/* Backwards: serving one may remove it and put the last in its place. New children
+	 * come from newcomers, so children go first and listeners last. */
+	for (int i = children - 1; i >= 0; i--)
+		serve_child(r, i, r->polls[first_child + i].revents);
 	if (extra)
 		coll_wire_pump(extra, r->polls[COLL_RENDEZVOUS_LISTENERS].revents);
 	for (int i = pending - 1; i >= 0; i--)
@@ -296,15 +297,16 @@ void room_turn(struct room *r, struct coll_wire *extra, uint64_t until_ns)
 			accept_some(r, r->listener[i]);
 }
 
-void room_tell(struct room *r, uint32_t type, const void *body, size_t len_bytes, const void *tail, size_t tail_bytes)
+void rendezvous_send_all(struct rendezvous *r, uint32_t type, const void *body, size_t len_bytes, const void *tail,
+                         size_t tail_bytes)
 {
-	for (int i = 0; i < r->kid_count; i++) {
-		coll_wire_send(&r->kids[i].wire, type, body, len_bytes, tail, tail_bytes);
-		coll_wire_pump(&r->kids[i].wire, 0);
+	for (int i = 0; i < r->child_count; i++) {
+		coll_wire_send(&r->children[i].wire, type, body, len_bytes, tail, tail_bytes);
+		coll_wire_pump(&r->children[i].wire, 0);
 	}
 }
 
-bool room_drain(struct room *r, uint64_t until_ns)
+bool rendezvous_drain(struct rendezvous *r, uint64_t until_ns)
 {
 	const bool before = coll_interrupt_here(false);
 
@@ -312,25 +314,26 @@ bool room_drain(struct room *r, uint64_t until_ns)
 	while (r->pending_count > 0)
 		drop_pending(r, 0);
 	if (r->status == COLL_AGAIN)
-		r->status = COLL_OK; /* from here on a kid that hangs up is a kid that has everything */
+		r->status = COLL_OK; /* from here on a child that hangs up is a child that has everything */
 	for (;;) {
-		for (int i = 0; i < r->kid_count; i++)
-			if (coll_wire_unsent(&r->kids[i].wire) == 0)
-				shutdown(r->kids[i].wire.fd, SHUT_WR);
-		if (r->kid_count == 0 || coll_clock_ns() >= until_ns || (!before && coll_interrupt_here(false)))
-			return r->kid_count == 0;
-		room_turn(r, NULL, until_ns);
+		for (int i = 0; i < r->child_count; i++)
+			if (coll_wire_unsent(&r->children[i].wire) == 0)
+				shutdown(r->children[i].wire.fd, SHUT_WR);
+		if (r->child_count == 0 || coll_clock_ns() >= until_ns || (!before && coll_interrupt_here(false)))
+			return r->child_count == 0;
+		rendezvous_step(r, NULL, until_ns);
 	}
 }
 
-void room_tell_failure(struct room *r)
+void rendezvous_send_failure(struct rendezvous *r)
 {
 	unsigned char buf[sizeof(struct failure) + TEXT_BYTES];
 
-	room_tell(r, FRAME_FAILED, buf, pack_failure(buf, sizeof(buf), r->status, r->culprit, r->text), NULL, 0);
+	rendezvous_send_all(r, FRAME_FAILED, buf, pack_failure(buf, sizeof(buf), r->status, r->culprit, r->text), NULL,
+	                    0);
 }
 
-void room_turn_away(const struct room *r, struct coll_wire *w)
+void rendezvous_refuse(const struct rendezvous *r, struct coll_wire *w)
 {
 	unsigned char buf[sizeof(struct failure) + TEXT_BYTES];
 

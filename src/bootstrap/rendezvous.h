@@ -62,38 +62,39 @@ const char *rank_name(char buf[32], int rank);
 
 struct coll_wire;
 struct coll_wire_frame;
-struct kid;
-struct room;
+struct child;
+struct rendezvous;
 
-coll_status room_open(struct room *r, const struct coll_rendezvous_point *how, struct coll_error_box *err);
-void room_close(struct room *r);
+coll_status rendezvous_open(struct rendezvous *r, const struct coll_rendezvous_point *how, struct coll_error_box *err);
+void rendezvous_close(struct rendezvous *r);
 
 /* The first failure counts. culprit -1: no rank. */
-void room_fail(struct room *r, coll_status status, int culprit, const char *format, ...)
+void rendezvous_fail(struct rendezvous *r, coll_status status, int culprit, const char *format, ...)
         __attribute__((format(printf, 4, 5)));
 
 /* The program's hook has ended the creation here. */
-void room_interrupted(struct room *r);
+void rendezvous_interrupted(struct rendezvous *r);
 
 /* Wait until something happens or until_ns; extra (may be NULL) is polled too.
- * Serves newcomers and kids. */
-void room_turn(struct room *r, struct coll_wire *extra, uint64_t until_ns);
+ * Serves newcomers and children. */
+void rendezvous_step(struct rendezvous *r, struct coll_wire *extra, uint64_t until_ns);
 
-/* Make a kid of a newcomer's wire (moved, *w is emptied). NULL: no memory. */
-struct kid *room_adopt(struct room *r, struct coll_wire *w, int rank);
-struct kid *room_find_kid(struct room *r, int rank);
+/* Make a child of a newcomer's wire (moved, *w is emptied). NULL: no memory. */
+struct child *rendezvous_adopt(struct rendezvous *r, struct coll_wire *w, int rank);
+struct child *rendezvous_find_child(struct rendezvous *r, int rank);
 
-/* To all kids; those that cannot take it are skipped. */
-void room_tell(struct room *r, uint32_t type, const void *body, size_t len_bytes, const void *tail, size_t tail_bytes);
+/* To all children; those that cannot take it are skipped. */
+void rendezvous_send_all(struct rendezvous *r, uint32_t type, const void *body, size_t len_bytes, const void *tail,
+                         size_t tail_bytes);
 
-/* Tell all kids why it failed. */
-void room_tell_failure(struct room *r);
+/* Send to all children why it failed. */
+void rendezvous_send_failure(struct rendezvous *r);
 
 /* The same to one newcomer. */
-void room_turn_away(const struct room *r, struct coll_wire *w);
+void rendezvous_refuse(const struct rendezvous *r, struct coll_wire *w);
 
-/* Send what is queued and wait until every kid has hung up, until_ns at most. */
-bool room_drain(struct room *r, uint64_t until_ns);
+/* Send what is queued and wait until every child has hung up, until_ns at most. */
+bool rendezvous_drain(struct rendezvous *r, uint64_t until_ns);
 size_t pack_failure(unsigned char *buf, size_t cap, coll_status status, int rank, const char *text);
 bool unpack_failure(const struct coll_wire_frame *f, coll_status *status, int *rank, char *text, size_t text_bytes);
 

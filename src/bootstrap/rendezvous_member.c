@@ -24,7 +24,7 @@
 enum phase { SEEK_ROOT, SEEK_PARENT, IN_PLACE, DONE };
 
 struct member {
-	struct room room;
+	struct rendezvous rendezvous;
 	enum phase phase;
 	struct coll_wire up;
 	bool introduced; /* on the current wire */
@@ -49,16 +49,16 @@ struct member {
 
 static int root_rank(const struct member *m)
 {
-	return m->room.how->hosted ? COLL_RENDEZVOUS_HOST : 0;
+	return m->rendezvous.how->hosted ? COLL_RENDEZVOUS_HOST : 0;
 }
 
 /* ---- Listener and identity of this rank --------------------------------- */
 
 /* Only ranks that may get children need a listener; without one (no port free)
  * this rank gets no children. */
-static void listen_for_kids(struct member *m)
+static void listen_for_children(struct member *m)
 {
-	const struct coll_rendezvous_point *how = m->room.how;
+	const struct coll_rendezvous_point *how = m->rendezvous.how;
 	uint16_t first, last;
 
 	m->own_listener = -1;
@@ -68,7 +68,7 @@ static void listen_for_kids(struct member *m)
 		m->own_listener = coll_listen_unix(NULL, &m->name);
 	else if (coll_port_range(how->settings, &first, &last, NULL) == COLL_OK)
 		m->own_listener = coll_listen_range(NULL, first, last, &m->port);
-	m->room.listener[0] = m->own_listener;
+	m->rendezvous.listener[0] = m->own_listener;
 }
 
 /* Best first: the address that leads to the root, the other interfaces, loopback. */
@@ -79,24 +79,24 @@ static void own_places(const struct member *m, struct coll_places *p)
 	p->count = 0;
 	if (m->own_listener < 0)
 		return;
-	if (m->room.how->unix_only) {
+	if (m->rendezvous.how->unix_only) {
 		coll_places_add(p, &m->name);
 		return;
 	}
-	if (!m->room.how->settings->interface[0] &&
+	if (!m->rendezvous.how->settings->interface[0] &&
 	    getsockname(m->up.fd, (struct sockaddr *)&route.at, &route.len) == 0 && route.at.ss_family != AF_UNIX &&
 	    !coll_address_is_loopback(&route)) {
 		coll_address_set_port(&route, 0);
 		coll_places_add(p, &route);
 	}
-	coll_places_local(m->room.how->settings, true, p);
+	coll_places_local(m->rendezvous.how->settings, true, p);
 	for (int i = 0; i < p->count; i++)
 		coll_address_set_port(&p->place[i], m->port);
 }
 
 static struct introduction introduction(const struct member *m)
 {
-	const struct coll_rendezvous_point *how = m->room.how;
+	const struct coll_rendezvous_point *how = m->rendezvous.how;
 	const uint64_t now = coll_clock_ns();
 	struct introduction in = {
 	        .version = WIRE_VERSION,
@@ -125,15 +125,15 @@ static bool introduce(struct member *m)
 	own_places(m, &p);
 	in.places_bytes = (uint32_t)coll_places_pack(&p, buf + sizeof(in), COLL_PLACES_BYTES);
 	memcpy(buf, &in, sizeof(in));
-	return coll_wire_send(&m->up, FRAME_REGISTER, buf, sizeof(in) + in.places_bytes, m->room.how->mine,
-	                      m->room.how->len_bytes);
+	return coll_wire_send(&m->up, FRAME_REGISTER, buf, sizeof(in) + in.places_bytes, m->rendezvous.how->mine,
+	                      m->rendezvous.how->len_bytes);
 }
 
 /* ---- Trying ------------------------------------------------------------ */
 
 static int target_count(const struct member *m)
 {
-	const struct coll_rendezvous_point *how = m->room.how;
+	const struct coll_rendezvous_point *how = m->rendezvous.how;
 
 	if (m->phase == SEEK_PARENT)
 		return m->parents.count;
@@ -142,7 +142,7 @@ static int target_count(const struct member *m)
 
 static struct coll_address target(const struct member *m, int i)
 {
-	const struct coll_rendezvous_point *how = m->room.how;
+	const struct coll_rendezvous_point *how = m->rendezvous.how;
 	struct coll_address a;
 
 	if (m->phase == SEEK_PARENT)
@@ -202,7 +202,7 @@ static void try_next(struct member *m)
 {
 	const struct coll_address a = target(m, m->target);
 
-	if (!coll_wire_connect(&m->up, &a, m->room.how->key))
+	if (!coll_wire_connect(&m->up, &a, m->rendezvous.how->key))
 		try_again(m, NULL);
 }
 
@@ -210,7 +210,8 @@ static uint64_t try_deadline(const struct member *m)
 {
 	if (m->introduced)
 		return m->up.born_ns + COLL_DELAY_NS(RENDEZVOUS_REGISTER);
-	return m->up.born_ns + (m->room.how->port_count > 1 ? COLL_DELAY_NS(ROOT_TRY_PORT) : COLL_DELAY_NS(ROOT_TRY));
+	return m->up.born_ns +
+	       (m->rendezvous.how->port_count > 1 ? COLL_DELAY_NS(ROOT_TRY_PORT) : COLL_DELAY_NS(ROOT_TRY));
 }
 
 /* ---- What comes from above --------------------------------------------- */
@@ -259,7 +260,7 @@ static bool go_to_parent(struct member *m, const struct coll_wire_frame *f)
 
 static bool finish(struct member *m, const struct coll_wire_frame *f)
 {
-	const struct coll_rendezvous_point *how = m->room.how;
+	const struct coll_rendezvous_point *how = m->rendezvous.how;
 
 	if (m->phase != IN_PLACE || f->len_bytes != (size_t)how->size * how->len_bytes)
 		return false;
@@ -276,7 +277,7 @@ static bool failed(struct member *m, const struct coll_wire_frame *f)
 
 	if (!unpack_failure(f, &status, &culprit, text, sizeof(text)))
 		return false;
-	room_fail(&m->room, status, culprit, "%s", text);
+	rendezvous_fail(&m->rendezvous, status, culprit, "%s", text);
 	return true;
 }
 
@@ -289,7 +290,7 @@ static bool from_above(struct member *m, const struct coll_wire_frame *f)
 	case FRAME_PARENT: return m->phase == SEEK_ROOT && go_to_parent(m, f);
 	case FRAME_WAITING:
 		snprintf(m->waiting, sizeof(m->waiting), "%.*s", (int)f->len_bytes, (const char *)f->body);
-		room_tell(&m->room, FRAME_WAITING, f->body, f->len_bytes, NULL, 0);
+		rendezvous_send_all(&m->rendezvous, FRAME_WAITING, f->body, f->len_bytes, NULL, 0);
 		return true;
 	case FRAME_FAILED: return failed(m, f);
 	case FRAME_TABLE: return finish(m, f);
@@ -299,18 +300,19 @@ static bool from_above(struct member *m, const struct coll_wire_frame *f)
 
 static void serve_up(struct member *m)
 {
-	const size_t table = (size_t)m->room.how->size * m->room.how->len_bytes;
+	const size_t table = (size_t)m->rendezvous.how->size * m->rendezvous.how->len_bytes;
 	const size_t most = table > 1024 ? table : 1024;
 	struct coll_wire_frame f;
 
-	while (m->room.status == COLL_AGAIN && m->phase != DONE && m->introduced && coll_wire_peek(&m->up, most, &f)) {
+	while (m->rendezvous.status == COLL_AGAIN && m->phase != DONE && m->introduced &&
+	       coll_wire_peek(&m->up, most, &f)) {
 		const int fd = m->up.fd;
 
 		if (!from_above(m, &f)) {
 			char parent[32];
 
-			room_fail(&m->room, COLL_ERR_BOOTSTRAP, m->parent, "%s sent an invalid message (frame %u)",
-			          rank_name(parent, m->parent), f.type);
+			rendezvous_fail(&m->rendezvous, COLL_ERR_BOOTSTRAP, m->parent,
+			                "%s sent an invalid message (frame %u)", rank_name(parent, m->parent), f.type);
 			return;
 		}
 		if (m->up.fd != fd || m->up.state == COLL_WIRE_CLOSED)
@@ -325,8 +327,8 @@ static void watch_up(struct member *m)
 
 	if (m->phase == IN_PLACE) {
 		if (m->up.state == COLL_WIRE_CLOSED)
-			room_fail(&m->room, COLL_ERR_PEER_DEAD, m->parent, "lost %s during creation (%s)",
-			          rank_name(parent, m->parent), m->up.cause);
+			rendezvous_fail(&m->rendezvous, COLL_ERR_PEER_DEAD, m->parent, "lost %s during creation (%s)",
+			                rank_name(parent, m->parent), m->up.cause);
 		return;
 	}
 	if (m->phase == DONE || m->up.fd < 0)
@@ -346,7 +348,7 @@ static void watch_up(struct member *m)
 
 static void notice(struct member *m, int rank)
 {
-	if (m->notice_count < m->room.how->size)
+	if (m->notice_count < m->rendezvous.how->size)
 		m->notices[m->notice_count++] = rank;
 	tell_notices(m);
 }
@@ -359,12 +361,12 @@ static bool newcomer(void *role, struct coll_wire *w, const struct coll_wire_fra
 	if (f->type != FRAME_ATTACH || f->len_bytes != sizeof(in))
 		return false;
 	memcpy(&in, f->body, sizeof(in));
-	if (in.version != WIRE_VERSION || in.size != (uint32_t)m->room.how->size || in.rank >= in.size)
+	if (in.version != WIRE_VERSION || in.size != (uint32_t)m->rendezvous.how->size || in.rank >= in.size)
 		return false; /* the root has said so already */
 	coll_wire_take(w, f);
 	coll_wire_send(w, FRAME_WELCOME, NULL, 0, NULL, 0);
 	coll_wire_pump(w, 0);
-	if (!room_adopt(&m->room, w, (int)in.rank))
+	if (!rendezvous_adopt(&m->rendezvous, w, (int)in.rank))
 		return false;
 	notice(m, (int)in.rank);
 	return true;
@@ -376,7 +378,7 @@ static void pass_up(struct member *m, const void *body, size_t len_bytes)
 		coll_wire_pump(&m->up, 0);
 }
 
-static void from_kid(void *role, struct kid *k, const struct coll_wire_frame *f)
+static void from_child(void *role, struct child *k, const struct coll_wire_frame *f)
 {
 	struct member *m = role;
 	uint32_t rank;
@@ -390,7 +392,7 @@ static void from_kid(void *role, struct kid *k, const struct coll_wire_frame *f)
 }
 
 /* Report it to the root, which notifies all ranks. */
-static void kid_lost(void *role, const struct kid *k)
+static void child_lost(void *role, const struct child *k)
 {
 	unsigned char buf[sizeof(struct failure) + TEXT_BYTES];
 	struct member *m = role;
@@ -404,7 +406,7 @@ static void kid_lost(void *role, const struct kid *k)
 
 static void too_late(struct member *m)
 {
-	const struct coll_rendezvous_point *how = m->room.how;
+	const struct coll_rendezvous_point *how = m->rendezvous.how;
 	const int ms = how->settings->create_timeout_ms;
 	char why[sizeof(m->cause) + sizeof(m->stranger) + 16];
 
@@ -414,26 +416,27 @@ static void too_late(struct member *m)
 	else
 		snprintf(why, sizeof(why), "%s", m->cause);
 	if (m->phase == IN_PLACE)
-		room_fail(&m->room, COLL_ERR_BOOTSTRAP, -1, "the job was not complete within %d ms: %s", ms,
-		          m->waiting[0] ? m->waiting : "the root did not report which ranks are missing");
+		rendezvous_fail(&m->rendezvous, COLL_ERR_BOOTSTRAP, -1, "the job was not complete within %d ms: %s", ms,
+		                m->waiting[0] ? m->waiting : "the root did not report which ranks are missing");
 	else if (m->phase == SEEK_PARENT)
-		room_fail(&m->room, COLL_ERR_BOOTSTRAP, m->parent, "rank %d does not answer within %d ms (%s)",
-		          m->parent, ms, why);
+		rendezvous_fail(&m->rendezvous, COLL_ERR_BOOTSTRAP, m->parent,
+		                "rank %d does not answer within %d ms (%s)", m->parent, ms, why);
 	else if (how->hosted)
-		room_fail(
-		        &m->room, COLL_ERR_BOOTSTRAP, -1,
+		rendezvous_fail(
+		        &m->rendezvous, COLL_ERR_BOOTSTRAP, -1,
 		        "the maker of coll_config.id does not answer within %d ms (%s): its process has ended, or the "
 		        "id was used before",
 		        ms, why);
 	else
-		room_fail(&m->room, COLL_ERR_BOOTSTRAP, 0,
-		          "rank 0 does not answer at the rendezvous (%s) within %d ms (%s)", how->root_text, ms, why);
+		rendezvous_fail(&m->rendezvous, COLL_ERR_BOOTSTRAP, 0,
+		                "rank 0 does not answer at the rendezvous (%s) within %d ms (%s)", how->root_text, ms,
+		                why);
 }
 
 /* The root can name the missing ranks: ranks that have their place give it time to do so. */
 static uint64_t own_deadline(const struct member *m)
 {
-	return m->room.how->deadline_ns + (m->phase == IN_PLACE ? 2 * COLL_DELAY_NS(RENDEZVOUS_FAREWELL) : 0);
+	return m->rendezvous.how->deadline_ns + (m->phase == IN_PLACE ? 2 * COLL_DELAY_NS(RENDEZVOUS_FAREWELL) : 0);
 }
 
 static uint64_t wake_ns(const struct member *m)
@@ -448,7 +451,7 @@ static uint64_t wake_ns(const struct member *m)
 
 static void seek_and_wait(struct member *m)
 {
-	while (m->room.status == COLL_AGAIN && m->phase != DONE) {
+	while (m->rendezvous.status == COLL_AGAIN && m->phase != DONE) {
 		const uint64_t now = coll_clock_ns();
 
 		if (now >= own_deadline(m)) {
@@ -457,7 +460,7 @@ static void seek_and_wait(struct member *m)
 		}
 		if (m->phase != IN_PLACE && m->up.fd < 0 && now >= m->next_try_ns)
 			try_next(m);
-		room_turn(&m->room, m->up.fd >= 0 ? &m->up : NULL, wake_ns(m));
+		rendezvous_step(&m->rendezvous, m->up.fd >= 0 ? &m->up : NULL, wake_ns(m));
 		serve_up(m);
 		watch_up(m);
 	}
@@ -465,27 +468,29 @@ static void seek_and_wait(struct member *m)
 
 static void pass_on(struct member *m)
 {
-	const struct coll_rendezvous_point *how = m->room.how;
+	const struct coll_rendezvous_point *how = m->rendezvous.how;
 
 	coll_wire_close(&m->up);
-	room_tell(&m->room, FRAME_TABLE, NULL, 0, how->all, (size_t)how->size * how->len_bytes);
-	if (room_drain(&m->room, how->deadline_ns + COLL_DELAY_NS(RENDEZVOUS_FAREWELL)))
+	rendezvous_send_all(&m->rendezvous, FRAME_TABLE, NULL, 0, how->all, (size_t)how->size * how->len_bytes);
+	if (rendezvous_drain(&m->rendezvous, how->deadline_ns + COLL_DELAY_NS(RENDEZVOUS_FAREWELL)))
 		return;
-	m->room.status = COLL_AGAIN;
+	m->rendezvous.status = COLL_AGAIN;
 	if (coll_interrupt_here(false))
-		room_interrupted(&m->room);
-	room_fail(&m->room, COLL_ERR_BOOTSTRAP, m->room.kids[0].rank, "rank %d does not read the addresses of the job",
-	          m->room.kids[0].rank);
+		rendezvous_interrupted(&m->rendezvous);
+	rendezvous_fail(&m->rendezvous, COLL_ERR_BOOTSTRAP, m->rendezvous.children[0].rank,
+	                "rank %d does not read the addresses of the job", m->rendezvous.children[0].rank);
 }
 
 static void say_failure(struct member *m)
 {
 	unsigned char buf[sizeof(struct failure) + TEXT_BYTES];
 
-	pass_up(m, buf, pack_failure(buf, sizeof(buf), m->room.status, m->room.culprit, m->room.text));
+	pass_up(m, buf,
+	        pack_failure(buf, sizeof(buf), m->rendezvous.status, m->rendezvous.culprit, m->rendezvous.text));
 	coll_wire_close(&m->up);
-	room_tell_failure(&m->room);
-	room_drain(&m->room, coll_clock_ns() + coll_interrupt_farewell_ns(COLL_DELAY_NS(RENDEZVOUS_FAREWELL)));
+	rendezvous_send_failure(&m->rendezvous);
+	rendezvous_drain(&m->rendezvous,
+	                 coll_clock_ns() + coll_interrupt_farewell_ns(COLL_DELAY_NS(RENDEZVOUS_FAREWELL)));
 }
 
 static void member_init(struct member *m)
@@ -493,10 +498,10 @@ static void member_init(struct member *m)
 	char host[COLL_TEXT_MAX];
 
 	m->up.fd = -1;
-	m->room.newcomer = newcomer;
-	m->room.from_kid = from_kid;
-	m->room.kid_lost = kid_lost;
-	m->room.role = m;
+	m->rendezvous.newcomer = newcomer;
+	m->rendezvous.from_child = from_child;
+	m->rendezvous.child_lost = child_lost;
+	m->rendezvous.role = m;
 	coll_random(m->incarnation, sizeof(m->incarnation));
 	coll_random(&m->rng, sizeof(m->rng));
 	/* The real host: a name given by COLL_HOST_ID says nothing about loopback. */
@@ -504,13 +509,13 @@ static void member_init(struct member *m)
 	m->host = coll_hash_bytes(0, host, strlen(host));
 	snprintf(m->cause, sizeof(m->cause), "not tried");
 	seek(m, SEEK_ROOT);
-	listen_for_kids(m);
+	listen_for_children(m);
 }
 
 coll_status meet_member(const struct coll_rendezvous_point *how, struct coll_error_box *err)
 {
 	struct member m = {.own_listener = -1};
-	coll_status st = room_open(&m.room, how, err);
+	coll_status st = rendezvous_open(&m.rendezvous, how, err);
 
 	m.notices = calloc((size_t)how->size, sizeof(*m.notices));
 	if (st == COLL_OK && !m.notices)
@@ -522,12 +527,12 @@ coll_status meet_member(const struct coll_rendezvous_point *how, struct coll_err
 			pass_on(&m);
 		else
 			say_failure(&m);
-		st = m.room.status;
+		st = m.rendezvous.status;
 	}
 	coll_wire_close(&m.up);
 	if (m.own_listener >= 0)
 		close(m.own_listener);
 	free(m.notices);
-	room_close(&m.room);
+	rendezvous_close(&m.rendezvous);
 	return st;
 }

@@ -22,21 +22,21 @@ struct guest {
 	bool attached;
 	unsigned char incarnation[16];
 	int parent;
-	int kids;
+	int children;
 	uint64_t host;
 	size_t places_bytes;
 	unsigned char places[COLL_PLACES_BYTES];
 };
 
 struct root {
-	struct room room;
-	struct coll_rendezvous_point how; /* of the room; a host completes it */
+	struct rendezvous rendezvous;
+	struct coll_rendezvous_point how; /* of the rendezvous; a host completes it */
 	void *table;                      /* of a host */
 	struct guest *guests;             /* by rank */
 	int *parents;                     /* ranks that can be reached, in order of arrival */
 	int parent_count;
 	int first_open; /* parents before this index are full */
-	int own_kids;
+	int own_children;
 	int timeout_ms;     /* as messages call the time limit */
 	int here, attached; /* rank 0 included */
 };
@@ -80,14 +80,14 @@ static bool reachable(const struct guest *g, uint64_t host)
  * one unreachable parent does not send all ranks to the root. */
 static int choose_parent(struct root *o, const struct guest *newcomer)
 {
-	if (o->own_kids < FAN_OUT)
+	if (o->own_children < FAN_OUT)
 		return o->how.rank;
-	while (o->first_open < o->parent_count && o->guests[o->parents[o->first_open]].kids >= FAN_OUT)
+	while (o->first_open < o->parent_count && o->guests[o->parents[o->first_open]].children >= FAN_OUT)
 		o->first_open++;
 	for (int i = o->first_open; i < o->parent_count && i < o->first_open + 4 * FAN_OUT; i++) {
 		struct guest *g = &o->guests[o->parents[i]];
 
-		if (g != newcomer && g->kids < FAN_OUT && reachable(g, newcomer->host))
+		if (g != newcomer && g->children < FAN_OUT && reachable(g, newcomer->host))
 			return o->parents[i];
 	}
 	return o->how.rank;
@@ -111,9 +111,9 @@ static bool know_job(struct root *o, const struct introduction *in)
 	int awaited = COLL_MEETING_AWAITED;
 
 	if (!atomic_compare_exchange_strong(o->how.phase, &awaited, COLL_MEETING_BEGUN)) {
-		room_fail(&o->room, COLL_ERR_BOOTSTRAP, -1,
-		          "the maker of coll_config.id has made %d more ids, and gave up this one",
-		          COLL_ID_WAITING_MAX);
+		rendezvous_fail(&o->rendezvous, COLL_ERR_BOOTSTRAP, -1,
+		                "the maker of coll_config.id has made %d more ids, and gave up this one",
+		                COLL_ID_WAITING_MAX);
 		return false;
 	}
 	if (in->size == 0 || in->size > INT32_MAX || in->len_bytes > UINT32_MAX / 2 / in->size)
@@ -143,29 +143,32 @@ static bool acceptable(struct root *o, const struct introduction *in, size_t pay
 	char root[32];
 
 	if (in->version != WIRE_VERSION)
-		room_fail(&o->room, COLL_ERR_BOOTSTRAP, -1,
-		          "a process uses version %u of the rendezvous, %s version %d: the ranks run "
-		          "different versions of the library",
-		          in->version, rank_name(root, how->rank), WIRE_VERSION);
+		rendezvous_fail(&o->rendezvous, COLL_ERR_BOOTSTRAP, -1,
+		                "a process uses version %u of the rendezvous, %s version %d: the ranks run "
+		                "different versions of the library",
+		                in->version, rank_name(root, how->rank), WIRE_VERSION);
 	else if (how->size == 0 && !know_job(o, in))
-		room_fail(&o->room, COLL_ERR_MEMORY, -1,
-		          "the maker of the id has no memory for the rendezvous of %u ranks", in->size);
+		rendezvous_fail(&o->rendezvous, COLL_ERR_MEMORY, -1,
+		                "the maker of the id has no memory for the rendezvous of %u ranks", in->size);
 	else if (in->size != (uint32_t)how->size)
-		room_fail(&o->room, COLL_ERR_BOOTSTRAP, rank, "rank %d says that the job has %u ranks, %s says %d",
-		          rank, in->size, how->hosted ? "the first that came" : "rank 0", how->size);
+		rendezvous_fail(&o->rendezvous, COLL_ERR_BOOTSTRAP, rank,
+		                "rank %d says that the job has %u ranks, %s says %d", rank, in->size,
+		                how->hosted ? "the first that came" : "rank 0", how->size);
 	else if ((in->rank == 0 && !how->hosted) || in->rank >= in->size)
-		room_fail(&o->room, COLL_ERR_BOOTSTRAP, rank, "a second process claims rank %d of %u", rank, in->size);
+		rendezvous_fail(&o->rendezvous, COLL_ERR_BOOTSTRAP, rank, "a second process claims rank %d of %u", rank,
+		                in->size);
 	else if (in->len_bytes != how->len_bytes || payload_bytes != how->len_bytes)
-		room_fail(&o->room, COLL_ERR_BOOTSTRAP, rank,
-		          "rank %d brings %llu bytes, %s %zu: the ranks run different versions of the library", rank,
-		          (unsigned long long)in->len_bytes, how->hosted ? "the first that came" : "rank 0",
-		          how->len_bytes);
-	if (o->room.status != COLL_AGAIN)
+		rendezvous_fail(&o->rendezvous, COLL_ERR_BOOTSTRAP, rank,
+		                "rank %d brings %llu bytes, %s %zu: the ranks run different versions of the library",
+		                rank, (unsigned long long)in->len_bytes, how->hosted ? "the first that came" : "rank 0",
+		                how->len_bytes);
+	if (o->rendezvous.status != COLL_AGAIN)
 		return false;
 	g = &o->guests[rank];
 	if (g->here && memcmp(g->incarnation, in->incarnation, sizeof(g->incarnation)) != 0)
-		room_fail(&o->room, COLL_ERR_BOOTSTRAP, rank, "two processes claim rank %d of %u", rank, in->size);
-	return o->room.status == COLL_AGAIN;
+		rendezvous_fail(&o->rendezvous, COLL_ERR_BOOTSTRAP, rank, "two processes claim rank %d of %u", rank,
+		                in->size);
+	return o->rendezvous.status == COLL_AGAIN;
 }
 
 static void enter(struct root *o, const struct introduction *in, const unsigned char *places,
@@ -187,24 +190,24 @@ static void enter(struct root *o, const struct introduction *in, const unsigned 
 	o->here++;
 	g->parent = choose_parent(o, g);
 	if (g->parent == how->rank)
-		o->own_kids++;
+		o->own_children++;
 	else
-		o->guests[g->parent].kids++;
+		o->guests[g->parent].children++;
 	if (g->places_bytes > 0)
 		o->parents[o->parent_count++] = (int)in->rank;
 }
 
 static bool keep(struct root *o, struct coll_wire *w, int rank)
 {
-	struct kid *k;
+	struct child *k;
 
 	coll_wire_send(w, FRAME_STAY, NULL, 0, NULL, 0);
-	k = room_adopt(&o->room, w, rank);
+	k = rendezvous_adopt(&o->rendezvous, w, rank);
 	if (!k) {
 		char root[32];
 
-		room_fail(&o->room, COLL_ERR_MEMORY, o->how.rank, "%s has no memory for the rendezvous",
-		          rank_name(root, o->how.rank));
+		rendezvous_fail(&o->rendezvous, COLL_ERR_MEMORY, o->how.rank, "%s has no memory for the rendezvous",
+		                rank_name(root, o->how.rank));
 		return false;
 	}
 	mark_attached(o, rank);
@@ -237,10 +240,11 @@ static void say_why(struct root *o)
 {
 	const uint64_t until = coll_clock_ns() + coll_interrupt_farewell_ns(COLL_DELAY_NS(RENDEZVOUS_LATE));
 
-	room_tell_failure(&o->room);
+	rendezvous_send_failure(&o->rendezvous);
 	while (o->here < o->how.size && coll_clock_ns() < until && coll_clock_ns() < o->how.deadline_ns)
-		room_turn(&o->room, NULL, until);
-	room_drain(&o->room, coll_clock_ns() + coll_interrupt_farewell_ns(COLL_DELAY_NS(RENDEZVOUS_FAREWELL)));
+		rendezvous_step(&o->rendezvous, NULL, until);
+	rendezvous_drain(&o->rendezvous,
+	                 coll_clock_ns() + coll_interrupt_farewell_ns(COLL_DELAY_NS(RENDEZVOUS_FAREWELL)));
 }
 
 static bool newcomer(void *role, struct coll_wire *w, const struct coll_wire_frame *f)
@@ -255,8 +259,8 @@ static bool newcomer(void *role, struct coll_wire *w, const struct coll_wire_fra
 	head = sizeof(in) + in.places_bytes;
 	if (in.version == WIRE_VERSION && (in.places_bytes > COLL_PLACES_BYTES || head > f->len_bytes))
 		return false;
-	if (o->room.status != COLL_AGAIN || !acceptable(o, &in, f->len_bytes - head)) {
-		room_turn_away(&o->room, w);
+	if (o->rendezvous.status != COLL_AGAIN || !acceptable(o, &in, f->len_bytes - head)) {
+		rendezvous_refuse(&o->rendezvous, w);
 		if (in.rank < (uint32_t)o->how.size)
 			note_told(o, (int)in.rank);
 		return false;
@@ -269,7 +273,7 @@ static bool newcomer(void *role, struct coll_wire *w, const struct coll_wire_fra
 	return send_on(o, w, &o->guests[in.rank]);
 }
 
-static void from_kid(void *role, struct kid *k, const struct coll_wire_frame *f)
+static void from_child(void *role, struct child *k, const struct coll_wire_frame *f)
 {
 	struct root *o = role;
 	char text[TEXT_BYTES];
@@ -282,19 +286,19 @@ static void from_kid(void *role, struct kid *k, const struct coll_wire_frame *f)
 		if (rank < (uint32_t)o->how.size)
 			mark_attached(o, (int)rank);
 	} else if (f->type == FRAME_FAILED && unpack_failure(f, &status, &culprit, text, sizeof(text))) {
-		room_fail(&o->room, status, culprit, "%s", text);
+		rendezvous_fail(&o->rendezvous, status, culprit, "%s", text);
 	} else {
-		room_fail(&o->room, COLL_ERR_BOOTSTRAP, k->rank, "rank %d sent an invalid message (frame %u)", k->rank,
-		          f->type);
+		rendezvous_fail(&o->rendezvous, COLL_ERR_BOOTSTRAP, k->rank,
+		                "rank %d sent an invalid message (frame %u)", k->rank, f->type);
 	}
 }
 
-static void kid_lost(void *role, const struct kid *k)
+static void child_lost(void *role, const struct child *k)
 {
 	struct root *o = role;
 
-	room_fail(&o->room, COLL_ERR_PEER_DEAD, k->rank, "[COLL-4205] rank %d ended during creation (%s)", k->rank,
-	          k->wire.cause);
+	rendezvous_fail(&o->rendezvous, COLL_ERR_PEER_DEAD, k->rank, "[COLL-4205] rank %d ended during creation (%s)",
+	                k->rank, k->wire.cause);
 }
 
 /* Write the missing ranks as text; returns the first of them. */
@@ -317,10 +321,10 @@ static int missing_text(const struct root *o, char *buf, size_t len_bytes)
 /* The host waits without a limit for the first rank, for which the id is. */
 static bool wait_for_first(struct root *o)
 {
-	while (o->room.status == COLL_AGAIN && o->here == 0) {
+	while (o->rendezvous.status == COLL_AGAIN && o->here == 0) {
 		if (atomic_load(o->how.phase) == COLL_MEETING_GIVEN_UP)
 			return false;
-		room_turn(&o->room, NULL, UINT64_MAX);
+		rendezvous_step(&o->rendezvous, NULL, UINT64_MAX);
 	}
 	return true;
 }
@@ -331,23 +335,23 @@ static void wait_for_all(struct root *o)
 	uint64_t notice_ns = coll_clock_ns() + COLL_DELAY_NS(RENDEZVOUS_NOTICE);
 	char text[400];
 
-	while (o->room.status == COLL_AGAIN && (o->here < how->size || o->attached < how->size)) {
+	while (o->rendezvous.status == COLL_AGAIN && (o->here < how->size || o->attached < how->size)) {
 		const uint64_t now = coll_clock_ns();
 
 		if (now >= how->deadline_ns) {
 			const int who = missing_text(o, text, sizeof(text));
 
-			room_fail(&o->room, COLL_ERR_BOOTSTRAP, who,
-			          "[COLL-4201] %s: rendezvous at %s, time limit %d ms", text, how->root_text,
-			          o->timeout_ms);
+			rendezvous_fail(&o->rendezvous, COLL_ERR_BOOTSTRAP, who,
+			                "[COLL-4201] %s: rendezvous at %s, time limit %d ms", text, how->root_text,
+			                o->timeout_ms);
 			return;
 		}
 		if (now >= notice_ns) {
 			missing_text(o, text, sizeof(text));
-			room_tell(&o->room, FRAME_WAITING, text, strlen(text), NULL, 0);
+			rendezvous_send_all(&o->rendezvous, FRAME_WAITING, text, strlen(text), NULL, 0);
 			notice_ns = now + COLL_DELAY_NS(RENDEZVOUS_NOTICE);
 		}
-		room_turn(&o->room, NULL, notice_ns < how->deadline_ns ? notice_ns : how->deadline_ns);
+		rendezvous_step(&o->rendezvous, NULL, notice_ns < how->deadline_ns ? notice_ns : how->deadline_ns);
 	}
 }
 
@@ -355,14 +359,14 @@ static void give_all(struct root *o)
 {
 	const struct coll_rendezvous_point *how = &o->how;
 
-	room_tell(&o->room, FRAME_TABLE, NULL, 0, how->all, (size_t)how->size * how->len_bytes);
-	if (room_drain(&o->room, how->deadline_ns))
+	rendezvous_send_all(&o->rendezvous, FRAME_TABLE, NULL, 0, how->all, (size_t)how->size * how->len_bytes);
+	if (rendezvous_drain(&o->rendezvous, how->deadline_ns))
 		return;
-	o->room.status = COLL_AGAIN;
+	o->rendezvous.status = COLL_AGAIN;
 	if (coll_interrupt_here(false))
-		room_interrupted(&o->room);
-	room_fail(&o->room, COLL_ERR_BOOTSTRAP, o->room.kids[0].rank, "rank %d does not read the addresses of the job",
-	          o->room.kids[0].rank);
+		rendezvous_interrupted(&o->rendezvous);
+	rendezvous_fail(&o->rendezvous, COLL_ERR_BOOTSTRAP, o->rendezvous.children[0].rank,
+	                "rank %d does not read the addresses of the job", o->rendezvous.children[0].rank);
 }
 
 /* The root is a rank itself, which is here. */
@@ -379,25 +383,25 @@ static coll_status take_own_place(struct root *o, struct coll_error_box *err)
 coll_status meet_root(const struct coll_rendezvous_point *how, struct coll_error_box *err)
 {
 	struct root o = {.how = *how};
-	coll_status st = room_open(&o.room, &o.how, err);
+	coll_status st = rendezvous_open(&o.rendezvous, &o.how, err);
 
-	o.room.newcomer = newcomer;
-	o.room.from_kid = from_kid;
-	o.room.kid_lost = kid_lost;
-	o.room.role = &o;
+	o.rendezvous.newcomer = newcomer;
+	o.rendezvous.from_child = from_child;
+	o.rendezvous.child_lost = child_lost;
+	o.rendezvous.role = &o;
 	if (st == COLL_OK && !how->hosted)
 		st = take_own_place(&o, err);
 	if (st == COLL_OK && (!how->hosted || wait_for_first(&o))) {
 		wait_for_all(&o);
-		if (o.room.status == COLL_AGAIN)
+		if (o.rendezvous.status == COLL_AGAIN)
 			give_all(&o);
 		else
 			say_why(&o);
-		st = o.room.status;
+		st = o.rendezvous.status;
 	}
 	free(o.guests);
 	free(o.parents);
 	free(o.table);
-	room_close(&o.room);
+	rendezvous_close(&o.rendezvous);
 	return st;
 }

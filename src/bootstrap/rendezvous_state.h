@@ -57,12 +57,12 @@ struct failure {
 	int32_t rank;
 };
 
-struct kid {
+struct child {
 	struct coll_wire wire;
 	int rank;
 };
 
-struct room {
+struct rendezvous {
 	const struct coll_rendezvous_point *how;
 	struct coll_error_box *err;
 	coll_status status; /* COLL_AGAIN while it lasts */
@@ -74,16 +74,16 @@ struct room {
 	uint64_t accept_again_ns;  /* descriptors ran out: wait until then */
 	struct coll_wire *pending; /* PENDING_MAX */
 	int pending_count;
-	struct kid *kids;
-	int kid_count, kid_cap;
+	struct child *children;
+	int child_count, child_cap;
 	struct pollfd *polls;
 	int poll_cap;
 
 	/* The role: called for each complete frame of a newcomer; takes the wire over
-	 * by room_adopt(), or leaves it to be closed by the other end. False: close. */
+	 * by rendezvous_adopt(), or leaves it to be closed by the other end. False: close. */
 	bool (*newcomer)(void *role, struct coll_wire *w, const struct coll_wire_frame *f);
-	void (*from_kid)(void *role, struct kid *k, const struct coll_wire_frame *f);
-	void (*kid_lost)(void *role, const struct kid *k);
+	void (*from_child)(void *role, struct child *k, const struct coll_wire_frame *f);
+	void (*child_lost)(void *role, const struct child *k);
 	void *role;
 };
 

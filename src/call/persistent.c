@@ -274,6 +274,22 @@ coll_status coll_operation_wait(coll_operation *op, int timeout_ms)
 	return st;
 }
 
+coll_status coll_operation_test(coll_operation *op)
+{
+	const struct coll_request *r = op ? &op->collective.request : NULL;
+
+	if (op && op->out && op->comm && coll_inlined_current(op->comm) == r) {
+		if (coll_notify_forbids(op->comm->ctx, "operation_test"))
+			return COLL_ERR_ARGUMENT;
+		coll_inlined_become_starter(op->comm);
+		/* It has ended well: the wait takes its result without a lock. An error takes time to explain, so
+		 * it is left to the looks of a request. */
+		if (coll_run_poll(op->run, NULL) == COLL_OK)
+			return coll_operation_wait(op, -1);
+	}
+	return coll_operation_wait(op, 0);
+}
+
 coll_status coll_operation_destroy(coll_operation **operation)
 {
 	struct coll_operation *op = operation ? *operation : NULL;

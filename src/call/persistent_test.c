@@ -123,6 +123,44 @@ TEST(persistent, a_wait_with_a_limit_hands_it_over)
 	finish();
 }
 
+TEST(persistent, a_test_looks_and_does_not_wait)
+{
+	REQUIRE(setup());
+	CHECK(coll_operation_test(NULL) == COLL_ERR_ARGUMENT);
+	CHECK(coll_operation_test(op) == COLL_OK, "never started: the last result");
+	coll_operation_start(op, NULL);
+	CHECK(coll_operation_test(op) == COLL_AGAIN);
+	CHECK(comm->inflight.pending == 1 && !comm->inflight.current, "it has deadlines now");
+	CHECK(coll_operation_test(op) == COLL_AGAIN);
+	world_end(2);
+	CHECK(coll_operation_test(op) == COLL_OK);
+	CHECK(coll_operation_test(op) == COLL_OK, "again the same");
+	finish();
+}
+
+TEST(persistent, a_test_ends_what_has_ended_inline)
+{
+	REQUIRE(setup());
+	coll_operation_start(op, NULL);
+	world_end(2);
+	CHECK(coll_operation_test(op) == COLL_OK);
+	CHECK(comm->inflight.pending == 0 && !comm->inflight.current, "never a request");
+	CHECK(coll_operation_start(op, NULL) == COLL_OK, "it may start again");
+	end_all(NULL);
+	CHECK(coll_operation_test(op) == COLL_OK);
+	finish();
+}
+
+TEST(persistent, a_test_returns_the_error)
+{
+	REQUIRE(setup());
+	coll_operation_start(op, NULL);
+	CHECK(coll_operation_test(op) == COLL_AGAIN);
+	coll_inflight_lost(comm);
+	CHECK(coll_operation_test(op) != COLL_AGAIN);
+	finish();
+}
+
 TEST(persistent, what_comes_along_is_behind_it)
 {
 	struct coll_request *r;

@@ -12,6 +12,7 @@
 #include "base/hash.h"
 #include "base/interrupt.h"
 #include "base/limits.h"
+#include "base/sized.h"
 #include "bootstrap/address.h"
 #include "bootstrap/exchange.h"
 #include "bootstrap/id.h"
@@ -22,6 +23,7 @@
 #include "comm/group_barrier.h"
 #include "comm/layout.h"
 #include "comm/settings.h"
+#include "comm/stats.h"
 #include "comm/survey.h"
 #include "context/service.h"
 #include "core/fabric.h"
@@ -328,8 +330,10 @@ coll_status coll_comm_new(struct coll_context *ctx, uint64_t id, uint32_t epoch,
 	if (st == COLL_OK && coll_recorder_open(&comm->recorder) != COLL_OK)
 		coll_log(&ctx->logger, COLL_LOG_WARN,
 		         "[COLL-5103] no memory for the flight recorder: operations are not recorded");
-	if (st == COLL_OK)
+	if (st == COLL_OK) {
+		coll_stats_prepare(comm);
 		st = make_parts(comm);
+	}
 	if (st != COLL_OK)
 		coll_error_set(err, st, "out of memory for a communicator of %d", size);
 	if (st == COLL_OK)
@@ -388,7 +392,7 @@ void coll_comm_free(struct coll_comm **out)
 
 /* ---- Creation ---- */
 
-/* Programs that were built with an earlier version pass a shorter structure. */
+/* A struct of another version: see base/sized.h. */
 static coll_status read_config(const coll_config **cfg, coll_config *whole, struct coll_error_box *err)
 {
 	const coll_config *given = *cfg;
@@ -396,15 +400,11 @@ static coll_status read_config(const coll_config **cfg, coll_config *whole, stru
 	if (!given || given->struct_size == sizeof(*given))
 		return COLL_OK;
 	*cfg = NULL;
-	if (given->struct_size != offsetof(coll_config, interrupt) &&
-	    given->struct_size != offsetof(coll_config, device))
-		return coll_error_set(
-		        err, COLL_ERR_ARGUMENT,
-		        "[COLL-1202] coll_config.struct_size is %zu, expected %zu: initialise with COLL_CONFIG_INIT",
-		        given->struct_size, sizeof(*given));
-	*whole = (coll_config)COLL_CONFIG_INIT;
-	memcpy(whole, given, given->struct_size);
-	whole->struct_size = sizeof(*whole);
+	if (!coll_sized_read(whole, sizeof(*whole), given, COLL_SIZED_FIRST(coll_config, settings)))
+		return coll_error_set(err, COLL_ERR_ARGUMENT,
+		                      "[COLL-1202] coll_config.struct_size is %zu, and %zu here: initialise with "
+		                      "COLL_CONFIG_INIT, and leave members that this library lacks at zero",
+		                      given->struct_size, sizeof(*given));
 	*cfg = whole;
 	return COLL_OK;
 }

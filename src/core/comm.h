@@ -192,6 +192,7 @@ struct coll_comm {
 	struct coll_plan_cache *plans;
 	const struct coll_opened_transport *intra_transport;
 	bool intra_forming;       /* its region counts: see select/intra.c */
+	uint8_t all_by;           /* where its calls are counted: see comm/stats.c */
 	struct coll_intra *intra; /* NULL: nothing runs intranode */
 	struct coll_memo memo[COLL_MEMO_SLOTS];
 	uint8_t memo_newer[COLL_MEMO_SLOTS / 2]; /* the place of each pair that was used last */

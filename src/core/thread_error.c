@@ -17,6 +17,7 @@
 
 #include "base/log.h"
 #include "base/messages.h"
+#include "base/sized.h"
 
 struct kept_error {
 	struct coll_error_box box;
@@ -85,7 +86,7 @@ void coll_thread_error_keep(const struct coll_error_box *box, const char *messag
 coll_status coll_thread_error_failed(coll_status st, const struct coll_error_box *box, const coll_config *cfg)
 {
 	/* There is no context yet, but the configuration may name a log function. */
-	const bool readable = cfg && cfg->struct_size == sizeof(*cfg);
+	const bool readable = cfg && coll_sized_of(cfg, COLL_SIZED_FIRST(coll_config, log_arg));
 	const struct coll_logger logger = {.level = COLL_LOG_WARN,
 	                                   .rank = -1,
 	                                   .fn = readable ? cfg->log : NULL,

@@ -112,7 +112,7 @@ static void add_comms(const struct reading *r, struct coll_text *t)
 		              "\",\"rank\":%d,\"size\":%d,\"operations\":%" PRIu64 ",\"unrecorded\":%" PRIu64
 		              ",\"sequence\":%" PRIu64 ",\"in_call\":%s,\"aborted\":%s",
 		              c->id, c->rank, c->size, atomic_load_explicit(&c->recorder.next, memory_order_relaxed),
-		              atomic_load_explicit(&c->recorder.lost, memory_order_relaxed), last.sequence,
+		              (uint64_t)atomic_load_explicit(&c->recorder.lost, memory_order_relaxed), last.sequence,
 		              last.active ? "true" : "false",
 		              atomic_load_explicit(&c->aborted, memory_order_relaxed) ? "true" : "false");
 		if (c->rank_map.process_of && c->size <= MEMBERS_SHOWN) {

@@ -34,7 +34,7 @@ struct client {
 struct coll_inspector {
 	struct coll_context *ctx;
 	struct coll_service_client client;
-	int epoll, door, signal_fd;
+	int epoll, listener, signal_fd;
 	uint64_t shut_ns; /* since then the listener is not polled; 0: it is */
 	bool signal_taken;
 	struct client clients[CLIENTS];
@@ -128,11 +128,11 @@ static bool welcome(int fd)
 static void accept_some(struct coll_inspector *in)
 {
 	for (int i = 0; i < ACCEPTS_PER_CALL; i++) {
-		const int fd = accept4(in->door, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+		const int fd = accept4(in->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 		struct client *c = NULL;
 
 		if (fd < 0 && errno != EAGAIN && errno != EINTR && errno != ECONNABORTED &&
-		    watch(in, in->door, 0, &in->door))
+		    watch(in, in->listener, 0, &in->listener))
 			in->shut_ns = coll_clock_ns(); /* no descriptor is free: pending connections must not keep this
 			                                  thread busy */
 		if (fd < 0)
@@ -158,7 +158,7 @@ static void on_events(struct coll_inspector *in)
 	for (int i = 0; i < n; i++) {
 		struct client *c = events[i].data.ptr;
 
-		if (events[i].data.ptr == &in->door)
+		if (events[i].data.ptr == &in->listener)
 			accept_some(in);
 		else if (events[i].data.ptr == &in->signal_fd) {
 			if (read(in->signal_fd, &count, sizeof(count)) == sizeof(count))
@@ -175,7 +175,7 @@ static void service(void *arg, bool ready)
 	if (ready)
 		on_events(in);
 	if (in->shut_ns && coll_clock_ns() - in->shut_ns > COLL_DELAY_NS(INSPECT_LISTEN_AGAIN) &&
-	    watch(in, in->door, EPOLLIN, &in->door))
+	    watch(in, in->listener, EPOLLIN, &in->listener))
 		in->shut_ns = 0;
 	for (int i = 0; i < CLIENTS; i++)
 		if (in->clients[i].fd >= 0 && coll_clock_ns() - in->clients[i].since_ns > COLL_DELAY_NS(INSPECT_CLIENT))
@@ -194,7 +194,7 @@ const struct coll_service_client *coll_inspector_client(const struct coll_inspec
 
 /* ---- Life ---- */
 
-static int open_door(void)
+static int open_listener(void)
 {
 	const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 
@@ -245,9 +245,9 @@ struct coll_inspector *coll_inspector_open(struct coll_context *ctx)
 	for (int i = 0; i < CLIENTS; i++)
 		in->clients[i].fd = -1;
 	in->epoll = epoll_create1(EPOLL_CLOEXEC);
-	in->door = open_door();
-	if (in->door >= 0)
-		watch(in, in->door, EPOLLIN, &in->door);
+	in->listener = open_listener();
+	if (in->listener >= 0)
+		watch(in, in->listener, EPOLLIN, &in->listener);
 	else
 		coll_log(&ctx->logger, COLL_LOG_INFO, "coll-info --pid will not reach this process: %s",
 		         strerror(errno));
@@ -269,8 +269,8 @@ void coll_inspector_close(struct coll_inspector **inspector)
 			dismiss(&in->clients[i]);
 	if (in->signal_fd >= 0)
 		close(in->signal_fd);
-	if (in->door >= 0)
-		close(in->door);
+	if (in->listener >= 0)
+		close(in->listener);
 	if (in->epoll >= 0)
 		close(in->epoll);
 	free(in);

@@ -3,23 +3,42 @@
  */
 #include "record/recorder.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 
 #include "plan/plan.h"
 
-enum { RING_BYTES = COLL_RECORDER_ENTRIES * sizeof(struct coll_entry) };
+/* In one mapping: a head in the page of the first entries, the ring, and the counters. */
+struct head {
+	coll_recorder_sort_fn *sort; /* NULL: nothing is counted */
+	const void *arg;
+};
+enum { HEAD_BYTES = 64, RING_BYTES = COLL_RECORDER_ENTRIES * sizeof(struct coll_entry), BATCH = 256 };
+enum { MAPPED_BYTES = HEAD_BYTES + RING_BYTES + sizeof(struct coll_counts) };
+static_assert(sizeof(struct head) <= HEAD_BYTES, "entries are cache lines");
+
+static struct head *head_of(const struct coll_recorder *r)
+{
+	return (struct head *)(void *)((char *)r->entries - HEAD_BYTES);
+}
+
+static struct coll_counts *counts_of(const struct coll_recorder *r)
+{
+	return (struct coll_counts *)(void *)((char *)r->entries + RING_BYTES);
+}
 enum { WHERE_STEP_MAX = 0xffff, WHERE_LANE_MAX = 0xff };
 
 /* Mapped, not allocated: pages that were never written cost nothing, and most
  * communicators do not live for a thousand operations. */
 coll_status coll_recorder_open(struct coll_recorder *r)
 {
-	void *p = mmap(NULL, RING_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	void *p = mmap(NULL, MAPPED_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 
 	if (p == MAP_FAILED)
 		return COLL_ERR_MEMORY;
-	r->entries = p;
+	r->entries = (struct coll_entry *)(void *)((char *)p + HEAD_BYTES);
+	r->free_until = COLL_RECORDER_ENTRIES;
 	r->counter = coll_ticks_counter();
 	return COLL_OK;
 }
@@ -27,8 +46,14 @@ coll_status coll_recorder_open(struct coll_recorder *r)
 void coll_recorder_close(struct coll_recorder *r)
 {
 	if (r->entries)
-		munmap(r->entries, RING_BYTES);
+		munmap(head_of(r), MAPPED_BYTES);
 	r->entries = NULL;
+}
+
+void coll_recorder_sort(struct coll_recorder *r, coll_recorder_sort_fn *fn, const void *arg)
+{
+	if (r->entries)
+		*head_of(r) = (struct head){fn, arg};
 }
 
 /* ---- Writing ---- */
@@ -159,6 +184,64 @@ void coll_op_record_call(const struct coll_op_record *op, struct coll_record *ca
 	                             .op = op->op,
 	                             .root = op->root,
 	                             .waits_for = op->waits_for};
+}
+
+/* ---- Counters ---- */
+
+static void count_in(const struct coll_recorder *r, struct coll_counts *counts, const struct coll_op_record *o)
+{
+	const struct head *h = head_of(r);
+	struct coll_count *c;
+	uint64_t bytes = 0;
+	int group = h->sort ? h->sort(h->arg, o, &bytes) : -1;
+
+	if (group < 0)
+		return;
+	assert(group < COLL_RECORDER_GROUPS);
+	c = &counts->of[group][o->way & COLL_WAY_MAX];
+	c->calls++;
+	c->bytes += bytes;
+	c->ticks += o->state == COLL_OP_ENDED && o->started ? o->finished - o->started : 0;
+}
+
+/* The operation in an entry, if it has ended. */
+static bool read_ended(const struct coll_recorder *r, const struct coll_entry *e, struct coll_op_record *o)
+{
+	const uint64_t version = atomic_load_explicit(&e->version, memory_order_relaxed);
+
+	/* Acquire: the thread that ended the operation has finished with its entry. */
+	return version >= 2 && atomic_load_explicit(&e->finished, memory_order_acquire) &&
+	       coll_recorder_read(r, version / 2 - 1, 0, o);
+}
+
+bool coll_recorder_make_room(struct coll_recorder *r, uint64_t index, uint64_t what, uint64_t count, int32_t root)
+{
+	struct coll_op_record o = {.index = index};
+	uint64_t i = index;
+
+	for (; i < index + BATCH && read_ended(r, &r->entries[i % COLL_RECORDER_ENTRIES], &o); i++)
+		count_in(r, counts_of(r), &o);
+	r->free_until = i;
+	if (i > index)
+		return true;
+	unpack((const uint64_t[8]){0, 0, 0, what, count, 0, coll_entry_who(root, -1), 0}, &o);
+	count_in(r, counts_of(r), &o);
+	atomic_fetch_add_explicit(&r->lost, 1, memory_order_relaxed);
+	return false;
+}
+
+void coll_recorder_totals(const struct coll_recorder *r, struct coll_counts *counts)
+{
+	const uint64_t next = atomic_load_explicit(&r->next, memory_order_relaxed);
+	struct coll_op_record o;
+
+	if (!r->entries)
+		return;
+	*counts = *counts_of(r);
+	/* From free_until on, one round of the ring up to `next`. */
+	for (uint64_t i = r->free_until > next ? r->free_until : next; i < next + COLL_RECORDER_ENTRIES; i++)
+		if (read_ended(r, &r->entries[i % COLL_RECORDER_ENTRIES], &o))
+			count_in(r, counts, &o);
 }
 
 /* ---- What is gone ---- */

@@ -13,6 +13,11 @@
  * around to it is kept: the new operation is not recorded but counted as lost, so
  * that a hung operation stays recorded.
  *
+ * Counters. What an entry says of an ended operation is added to the counters before the entry is used again: for a
+ * batch of entries at once, by the thread that begins. So the shortest calls pay nothing for them. `free_until` is the
+ * number of the first operation whose entry has not been counted; all entries from `next` up to it are free. A reader
+ * of the counters adds the entries that are not free: see coll_recorder_totals().
+ *
  * Readers, and why they are correct. An entry is eight atomic words. The first one is
  * its version: the operation's number on the ring doubled, odd while begin writes.
  *   begin   version = odd, relaxed; release fence; the other words, relaxed;
@@ -71,7 +76,8 @@ static_assert(sizeof(struct coll_entry) == 64, "an entry is a cache line");
 struct coll_recorder {
 	struct coll_entry *entries; /* COLL_RECORDER_ENTRIES; NULL: records nothing */
 	_Atomic uint64_t next;      /* operations begun; written by the thread that begins */
-	_Atomic uint64_t lost;      /* went unrecorded */
+	uint64_t free_until;        /* of the thread that begins */
+	_Atomic uint32_t lost;      /* went unrecorded */
 	bool counter;               /* see coll_ticks() */
 };
 
@@ -99,10 +105,29 @@ struct coll_op_record {
 	uint64_t begun, started, finished; /* ticks; 0: not yet */
 };
 
+/* What operations of one way and one group add up to. */
+struct coll_count {
+	uint64_t calls, bytes, ticks;
+};
+enum { COLL_RECORDER_GROUPS = 8 };
+struct coll_counts {
+	struct coll_count of[COLL_RECORDER_GROUPS][COLL_WAY_MAX + 1];
+};
+
+/* Says where an operation is counted: its group, below COLL_RECORDER_GROUPS (-1: nowhere), and its bytes. Called in the
+ * thread that begins operations. */
+typedef int coll_recorder_sort_fn(const void *arg, const struct coll_op_record *op, uint64_t *bytes);
+
 coll_status coll_recorder_open(struct coll_recorder *r);
+/* Of an open recorder that has recorded nothing: operations are counted. */
+void coll_recorder_sort(struct coll_recorder *r, coll_recorder_sort_fn *fn, const void *arg);
 void coll_recorder_close(struct coll_recorder *r);
 
 /* ---- Writing ---- */
+
+/* Count and free the entries from that of operation `index` on, some of them. False: that one is still in use, and the
+ * new operation, which is not recorded, is counted. */
+bool coll_recorder_make_room(struct coll_recorder *r, uint64_t index, uint64_t what, uint64_t count, int32_t root);
 
 static inline uint64_t coll_entry_what(uint32_t signature, uint8_t kind, uint8_t type, uint8_t op, uint8_t way,
                                        bool in_stream)
@@ -129,13 +154,8 @@ static inline struct coll_entry *coll_recorder_take(struct coll_recorder *r, uin
 	now = coll_ticks(r->counter); /* before all these stores: behind them it takes 10 ns longer */
 	e = &r->entries[index % COLL_RECORDER_ENTRIES];
 	atomic_store_explicit(&r->next, index + 1, memory_order_relaxed);
-	/* Acquire: the thread that ended the previous operation of this entry has finished with it. */
-	if (__builtin_expect(index >= COLL_RECORDER_ENTRIES &&
-	                             !atomic_load_explicit(&e->finished, memory_order_acquire),
-	                     false)) {
-		atomic_fetch_add_explicit(&r->lost, 1, memory_order_relaxed);
+	if (__builtin_expect(index >= r->free_until, false) && !coll_recorder_make_room(r, index, what, count, root))
 		return NULL;
-	}
 	atomic_store_explicit(&e->version, index * 2 + 1, memory_order_relaxed);
 	atomic_thread_fence(memory_order_release);
 	atomic_store_explicit(&e->begun, now, memory_order_relaxed);
@@ -223,6 +243,9 @@ size_t coll_recorder_copy(const struct coll_recorder *r, uint64_t comm, struct c
 
 /* The collective call of this sequence number, if it is still on record. */
 bool coll_recorder_find(const struct coll_recorder *r, uint64_t comm, uint64_t sequence, struct coll_op_record *record);
+
+/* Add all operations that have ended to *counts, which the caller has set to zero. Of the thread that begins. */
+void coll_recorder_totals(const struct coll_recorder *r, struct coll_counts *counts);
 
 /* The newest operations of each communicator that was destroyed. Used with the lock of the
  * context's communicators held. */

@@ -114,7 +114,7 @@ TEST(recorder, hung_operation_stays_on_record)
 	coll_recorder_waits(hung, 2, 1, 0);
 	for (uint64_t s = 2; s <= 3 * N; s++)
 		coll_recorder_end(&r, begin(&r, s), COLL_OK);
-	CHECK(r.lost == 2, "%llu", (unsigned long long)r.lost);
+	CHECK(r.lost == 2, "%u", r.lost);
 	n = coll_recorder_copy(&r, COMM, o, COLL_RECORDER_SHOWN);
 	CHECK(n == COLL_RECORDER_SHOWN && o[0].sequence == 1 && o[0].state == COLL_OP_RUNNING && o[0].waits_for == 2);
 	CHECK(o[n - 1].sequence == 3 * N);
@@ -123,6 +123,86 @@ TEST(recorder, hung_operation_stays_on_record)
 	CHECK(begin(&r, 4 * N) == hung);
 	coll_recorder_close(&r);
 	free(o);
+}
+
+/* ---- Counters ---- */
+
+/* By the parity of the sequence number; multiples of 100 do not count. */
+static int by_parity(const void *arg, const struct coll_op_record *o, uint64_t *bytes)
+{
+	CHECK(arg == &COMM && o->state == COLL_OP_ENDED);
+	*bytes = o->count;
+	return o->count % 300 == 0 ? -1 : (int)(o->count % 2);
+}
+
+TEST(recorder, every_operation_that_has_ended_is_counted_once)
+{
+	struct coll_counts *c = calloc(1, sizeof(*c));
+	struct coll_recorder r = {0};
+	uint64_t calls[2] = {0}, bytes[2] = {0};
+
+	REQUIRE(c && coll_recorder_open(&r) == COLL_OK);
+	coll_recorder_sort(&r, by_parity, &COMM);
+	for (uint64_t s = 2; s <= 5000; s++) {
+		coll_recorder_end(&r, begin(&r, s), COLL_OK);
+		calls[s % 2] += s % 100 != 0;
+		bytes[s % 2] += s % 100 != 0 ? s * 3 : 0;
+		if (s % 191 && s < 4990)
+			continue;
+		*c = (struct coll_counts){0};
+		coll_recorder_totals(&r, c);
+		for (int g = 0; g < 2; g++)
+			CHECK(c->of[g][COLL_WAY_UNKNOWN].calls == calls[g] &&
+			              c->of[g][COLL_WAY_UNKNOWN].bytes == bytes[g],
+			      "%d: %d", (int)s, (int)c->of[g][COLL_WAY_UNKNOWN].calls);
+	}
+	coll_recorder_close(&r);
+	free(c);
+}
+
+/* Some are still under way when the ring has gone round: they are counted when they have ended, and those that had no
+ * entry at once. */
+static int by_way(const void *arg, const struct coll_op_record *o, uint64_t *bytes)
+{
+	*bytes = 1;
+	return 7;
+}
+
+TEST(recorder, late_ends_count_too)
+{
+	struct coll_counts *c = calloc(1, sizeof(*c));
+	struct coll_recorder r = {0};
+	struct coll_entry *hung[5];
+	uint64_t last = 5000 - 5;
+
+	REQUIRE(c && coll_recorder_open(&r) == COLL_OK);
+	coll_recorder_sort(&r, by_way, NULL);
+	for (uint64_t s = 1; s <= 5000; s++) {
+		struct coll_entry *e = begin(&r, s);
+
+		if (s >= 300 && s < 305)
+			hung[s - 300] = e;
+		else
+			coll_recorder_end(&r, e, COLL_OK);
+		if (s == 2500) {
+			coll_recorder_way(hung[1], 9);
+			coll_recorder_end(&r, hung[1], COLL_OK);
+			last++;
+		}
+	}
+	coll_recorder_totals(&r, c);
+	CHECK(r.lost > 0 && c->of[7][9].calls == 1);
+	CHECK(c->of[7][0].calls + c->of[7][9].calls == last, "%d", (int)c->of[7][0].calls);
+	for (int i = 0; i < 5; i++)
+		if (i != 1)
+			coll_recorder_end(&r, hung[i], COLL_OK);
+	for (uint64_t s = 5001; s <= 8000; s++)
+		coll_recorder_end(&r, begin(&r, s), COLL_OK);
+	*c = (struct coll_counts){0};
+	coll_recorder_totals(&r, c);
+	CHECK(c->of[7][0].calls == 7999 && c->of[7][9].calls == 1 && c->of[7][0].bytes == 7999);
+	coll_recorder_close(&r);
+	free(c);
 }
 
 TEST(recorder, without_memory_nothing_is_recorded)

@@ -60,6 +60,7 @@ static void no_place(coll_comm *comm, int rank, void *arg)
 	OK(comm, coll_all_reduce(&y, &y, 1, COLL_I32, COLL_SUM, comm, s));
 	CHECK(coll_operation_start(op, NULL) == COLL_ERR_ARGUMENT);
 	CHECK(coll_operation_wait(op, 0) == COLL_ERR_ARGUMENT);
+	CHECK(coll_operation_test(op) == COLL_ERR_ARGUMENT);
 	CHECK(coll_operation_wait(op, -1) == COLL_ERR_ARGUMENT);
 	CHECK(coll_operation_destroy(&op) == COLL_ERR_ARGUMENT);
 	CHECK(op != NULL);

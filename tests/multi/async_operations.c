@@ -206,7 +206,8 @@ static void several_in_order(struct prepared *p, coll_stream *where, bool anothe
 	OK(p->comm, coll_operation_start(p->op[1], where));
 	OK(p->comm, coll_operation_start(p->op[2], where));
 	OK(p->comm, coll_operation_start(p->barrier, NULL));
-	while (coll_operation_wait(p->barrier, 1) == COLL_AGAIN)
+	while ((another_call_between ? coll_operation_wait(p->barrier, 1) : coll_operation_test(p->barrier)) ==
+	       COLL_AGAIN)
 		;
 	for (int i = OPS - 1; i >= 0; i--)
 		OK(p->comm, coll_operation_wait(p->op[i], -1));

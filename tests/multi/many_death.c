@@ -11,7 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "bench/crowd.h"
+#include "crowd.h"
 #include "plain.h"
 #include "starved.h"
 

@@ -34,11 +34,15 @@ def rows(p):
 
 
 def tables(build, report, old, new, out):
+    driver = os.path.abspath(f"{build}/tests/softcuda/libcuda.so.1")
     for name, cells, n, flags, settings in (
             ("shm", ("--cells", "*/8,20000/*", "--cells", "all_reduce,all_gather/2Mi/*"), 24, (), {"COLL_TRANSPORTS": "shm"}),
             ("tcp-touch", ("--cells", "*/20000/library"), 5, ("--touch",), {"COLL_TRANSPORTS": "tcp"}),
             ("in-place", ("--cells", "*/2Mi/plain"), 5, ("--in-place", "--touch"), {}),
-            ("three", ("--cells", "*/8/plain"), 5, ("--ranks", "3"), {})):
+            ("three", ("--cells", "*/8/plain"), 5, ("--ranks", "3"), {}),
+            ("device", ("--cells", "*/20000/device"), 5, (), {"COLL_CUDA_LIBRARY": driver})):
+        if name == "device" and not os.path.exists(driver):
+            continue
         p = run(build, *QUICK, "--below", "0", "--json", out, *cells, *flags, old, new, **settings)
         seen = rows(p)
         check(report, f"{name}: ends well", p.returncode == 0 and not p.stderr, p.stdout + p.stderr)
@@ -68,6 +72,8 @@ def verdicts(build, report, old, new, out):
     p = run(build, *QUICK, *cell, old, new, COLL_TRANSPORTS="pigeon")
     check(report, "a failed creation fails", p.returncode == 1 and "creation: " in p.stderr and "COLL-" in p.stderr,
                  p.stdout + p.stderr)
+    p = run(build, *QUICK, *cell, "--netns", "nowhere", old, new)
+    check(report, "no such host", p.returncode == 1 and "namespace nowhere" in p.stderr, p.stdout + p.stderr)
 
 
 def refusals(build, report, old, new, scratch):
@@ -85,6 +91,8 @@ def refusals(build, report, old, new, scratch):
             ("blocks", ("--blocks", "2", old, new), "--blocks 2: wants"),
             ("ranks", ("--ranks", "1", old, new), "--ranks 1: wants"),
             ("below", ("--below", "x", old, new), "--below x: wants"),
+            ("hosts", ("--netns", "a,b,c", old, new), "3 network namespaces for 2 ranks"),
+            ("no host", ("--netns", "a,,b", old, new), "--netns a,,b: wants"),
             ("collective", ("--cells", "scan/8/plain", old, new), "'scan' is no collective"),
             ("bytes", ("--cells", "*/7/plain", old, new), "'7' is no size"),
             ("buffers", ("--cells", "*/8/shared", old, new), "'shared' is no kind of buffers"),

@@ -1,5 +1,5 @@
 /*
- * shm.
+ * shm: opening and closing channels; grants and closes that come over the socket.
  */
 #ifndef COLL_TRANSPORTS_SHM_CHANNEL_H
 #define COLL_TRANSPORTS_SHM_CHANNEL_H

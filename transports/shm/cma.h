@@ -1,5 +1,5 @@
 /*
- * shm.
+ * shm: reading a peer's memory with process_vm_readv (cross-memory attach), and whether that is allowed.
  */
 #ifndef COLL_TRANSPORTS_SHM_CMA_H
 #define COLL_TRANSPORTS_SHM_CMA_H

@@ -1,5 +1,5 @@
 /*
- * shm.
+ * shm: completion words of loaned buffers and announced destinations; progress, and what a sleeper looks at.
  */
 #ifndef COLL_TRANSPORTS_SHM_COOKIE_H
 #define COLL_TRANSPORTS_SHM_COOKIE_H

@@ -1,5 +1,5 @@
 /*
- * shm.
+ * shm: the handshake of a link, and what is said on it afterwards.
  */
 #ifndef COLL_TRANSPORTS_SHM_JOIN_H
 #define COLL_TRANSPORTS_SHM_JOIN_H

@@ -1,5 +1,5 @@
 /*
- * shm.
+ * shm: links: made, found, broken and freed.
  */
 #ifndef COLL_TRANSPORTS_SHM_LINK_H
 #define COLL_TRANSPORTS_SHM_LINK_H

@@ -1,5 +1,5 @@
 /*
- * shm.
+ * shm: memory that a peer maps for longer than a frame.
  */
 #ifndef COLL_TRANSPORTS_SHM_OFFER_H
 #define COLL_TRANSPORTS_SHM_OFFER_H

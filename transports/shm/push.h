@@ -1,5 +1,5 @@
 /*
- * shm.
+ * shm: memory of a receiver that its peer writes.
  */
 #ifndef COLL_TRANSPORTS_SHM_PUSH_H
 #define COLL_TRANSPORTS_SHM_PUSH_H

@@ -1,5 +1,5 @@
 /*
- * shm.
+ * shm: memory that peers on this host map and read where it lies.
  */
 #ifndef COLL_TRANSPORTS_SHM_REGION_H
 #define COLL_TRANSPORTS_SHM_REGION_H

@@ -1,5 +1,5 @@
 /*
- * shm.
+ * shm: segments of shared memory, and the rings cut from them.
  */
 #ifndef COLL_TRANSPORTS_SHM_SEGMENT_H
 #define COLL_TRANSPORTS_SHM_SEGMENT_H

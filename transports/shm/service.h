@@ -1,5 +1,5 @@
 /*
- * shm.
+ * shm: what the service thread does: accepting, connecting, reading sockets, noticing deaths.
  */
 #ifndef COLL_TRANSPORTS_SHM_SERVICE_H
 #define COLL_TRANSPORTS_SHM_SERVICE_H

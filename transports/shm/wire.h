@@ -1,5 +1,5 @@
 /*
- * shm.
+ * shm: messages on the Unix socket of a link.
  */
 #ifndef COLL_TRANSPORTS_SHM_WIRE_H
 #define COLL_TRANSPORTS_SHM_WIRE_H

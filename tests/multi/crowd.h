@@ -3,8 +3,8 @@
  * they sleep (there may be more of them than cores), and the exchange that makes a
  * communicator without a launcher.
  */
-#ifndef COLL_BENCH_CROWD_H
-#define COLL_BENCH_CROWD_H
+#ifndef COLL_TESTS_MULTI_CROWD_H
+#define COLL_TESTS_MULTI_CROWD_H
 
 #include <stdatomic.h>
 #include <stddef.h>
