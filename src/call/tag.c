@@ -2,8 +2,7 @@
  * Tagged messages as calls.
  *
  * A send that can leave at once is no request. Any other send, and every receive whose message is not here, is one,
- * with a coll_tag_op that src/match/ moves. Drivers call poll() below; what src/match/ reports as done ends its
- * request.
+ * with a coll_tag_op that src/match/ moves: see tag_kind.h.
  *
  * Messages are host memory. A blocking send of device memory fetches its payload first; in a stream of the device the
  * payload is staged. A receive into device memory has host memory of its own, and whoever waits for
@@ -22,6 +21,7 @@
 #include "base/messages.h"
 #include "call/begin.h"
 #include "call/issue.h"
+#include "call/tag_kind.h"
 #include "core/error.h"
 #include "core/thread_error.h"
 #include "device/device.h"
@@ -32,208 +32,6 @@
 #include "match/receive.h"
 #include "match/send.h"
 #include "select/bind_pair.h"
-
-/* A longer payload is freed with its request. */
-enum { PACK_KEPT = 16 * COLL_STAGE_SLOT_BYTES };
-
-struct send {
-	struct coll_tag_request tag;
-	struct coll_tag_op op;
-	size_t pack_cap;
-};
-
-/* A posted receive. */
-struct receive {
-	struct coll_tag_request tag;
-	struct coll_tag_op op;
-	struct coll_context *ctx; /* retained */
-	int rank, size;           /* of the receiver, for texts */
-	uint64_t waited_until_ns; /* the end of its last wait; 0: none. Of the thread that waits */
-	/* Into device memory. The message comes to `host`. While to_device is in a list, the communicator exists. */
-	void *device, *host;
-	struct coll_link to_device; /* comm->inflight.to_device; async lock, and changed by who has the copier */
-	coll_status brought;
-};
-
-/* ---- Drivers ---- */
-
-/* Both kinds have it behind the request. */
-static_assert(offsetof(struct send, op) == offsetof(struct receive, op), "one place for both");
-
-static struct coll_tag_op *op_of(const struct coll_request *r)
-{
-	return &COLL_ENTRY(coll_tag_of(r), struct send, tag)->op;
-}
-
-static struct receive *receive_of(const struct coll_request *r)
-{
-	return COLL_ENTRY(coll_tag_of(r), struct receive, tag);
-}
-
-static bool end_those_done(struct coll_comm *comm)
-{
-	struct coll_tag_op *op;
-	bool any = false;
-
-	while ((op = coll_tags_next_done(comm))) {
-		struct coll_request *r = op->owner;
-
-		r->wait.nruns = 0; /* its run may be another's by now */
-		coll_inflight_complete(r, op->status);
-		any = true;
-	}
-	return any;
-}
-
-/* Choose a request to blame the fault on: the watchdog inquires about it, and then fails the communicator. */
-static void find_faulty(struct coll_comm *comm)
-{
-	struct coll_inflight *f = &comm->inflight;
-	struct coll_tags_fault fault;
-
-	for (struct coll_link *l = f->running.next; l != &f->running; l = l->next) {
-		struct coll_request *r = COLL_ENTRY(l, struct coll_request, running);
-
-		if (r->is != COLL_IS_TAG || !coll_tags_fault(comm, op_of(r), &fault))
-			continue;
-		r->wait.runs[0] = fault.run;
-		r->wait.nruns = fault.run != NULL;
-		r->wait.of_rank = true;
-		r->wait.peer = fault.peer;
-		f->faulty = r;
-		f->faulty_run = fault.run;
-		f->fault = fault.status;
-		if (!fault.text[0])
-			return;
-		comm->box.status = fault.status;
-		snprintf(comm->box.message, sizeof(comm->box.message), "%stagged messages of %s: %s",
-		         fault.status == COLL_ERR_CORRUPT ? "[COLL-3206] " : "", coll_comm_name(comm, fault.peer).text,
-		         fault.text);
-		return;
-	}
-}
-
-static bool poll(struct coll_comm *comm)
-{
-	bool faulty = false, moved = coll_tags_poll(comm, &faulty);
-
-	moved |= end_those_done(comm);
-	/* Without a request nobody would notice, and this thread may not fail the communicator. */
-	if (faulty && comm->inflight.pending > 0)
-		find_faulty(comm);
-	return moved;
-}
-
-/* End a send to this rank itself for which no receive can be posted any more. The lock is held. False: it is none, or
- * it has a receive or room in the pool. */
-static bool end_stranded(struct coll_request *r, coll_status status)
-{
-	if (op_of(r)->receives || op_of(r)->peer != r->comm->rank || !coll_tags_take_back(r->comm, op_of(r)))
-		return false;
-	coll_inflight_complete(r, status);
-	end_those_done(r->comm);
-	return true;
-}
-
-static void enter(struct coll_request *r)
-{
-	const struct coll_tag_request *t = coll_tag_of(r);
-
-	coll_pair_record(r->comm, &t->pair, &r->record);
-	r->record.op = t->message;
-	r->record.signature = (uint32_t)t->tag;
-	r->wait.entries[0] = coll_begin_tag_entry(r->comm, &r->record, r->stream ? r->stream->number : 0);
-	/* A receive that was posted in advance is nothing that this rank is doing. */
-	r->shown = r->held ? COLL_SHOWN_AWAITED : COLL_SHOWN;
-}
-
-static coll_status start(struct coll_request *r)
-{
-	struct coll_comm *comm = r->comm;
-	const bool sends = !op_of(r)->receives;
-
-	coll_inflight_started(r);
-	r->record.sequence = comm->inflight.begun;
-	coll_inflight_publish(comm, NULL);
-	if (sends)
-		coll_tags_send(comm, op_of(r));
-	else
-		coll_tags_receive(comm, op_of(r));
-	end_those_done(comm); /* a receive may be its caller's now */
-	if (sends && comm->tagged.leaving && r->state == COLL_REQUEST_RUNNING)
-		end_stranded(r, COLL_ERR_CANCELLED);
-	return COLL_OK;
-}
-
-/* What can be received of it was, when it was submitted. */
-static void attend(struct coll_request *r, enum coll_attend at)
-{
-	struct coll_comm *comm = r->comm;
-	const struct coll_tag_request *t = coll_tag_of(r);
-	const struct coll_pair p = t->pair;
-	bool stranded;
-
-	if (at != COLL_WAIT_BEGINS)
-		return;
-	coll_async_lock(comm->ctx);
-	stranded = r->state == COLL_REQUEST_RUNNING && end_stranded(r, COLL_ERR_ARGUMENT);
-	coll_async_unlock(comm->ctx);
-	if (stranded)
-		coll_comm_refuse(
-		        comm, "send_tag", COLL_ERR_ARGUMENT,
-		        "[COLL-1205] a send to this rank itself would wait for ever: no receive is posted for tag "
-		        "%d, and %zu elements of %s do not fit into the pool",
-		        t->tag, p.send_count, coll_dtype_name(p.type));
-}
-
-/* A receive has deadlines while a thread waits for it, and if it names a rank. It may be posted for hours. */
-static enum coll_limit limited(struct coll_request *r)
-{
-	const struct coll_tag_op *op = op_of(r);
-	uint32_t moves;
-
-	if (op->receives && !atomic_load_explicit(&r->awaited, memory_order_relaxed))
-		return COLL_UNLIMITED;
-	if (!coll_tags_waits_for(r->comm, op, &r->wait, &moves))
-		return COLL_UNLIMITED;
-	if (coll_tag_of(r)->seen_moves != moves)
-		coll_wait_timer_moved(r->comm, &r->timer);
-	coll_tag_of(r)->seen_moves = moves;
-	return COLL_LIMITED_MESSAGE;
-}
-
-static void recycle(struct coll_request *r)
-{
-	struct send *s = COLL_ENTRY(coll_tag_of(r), struct send, tag);
-
-	if (s->pack_cap > PACK_KEPT) {
-		free(s->tag.pack);
-		s->tag.pack = NULL;
-		s->pack_cap = 0;
-	}
-	coll_request_give(r);
-}
-
-static void fini(struct coll_request *r)
-{
-	free(coll_tag_of(r)->pack);
-}
-
-static const struct coll_request_kind tag_kind = {.name = "tag",
-                                                  .leaves = true,
-                                                  .enter = enter,
-                                                  .start = start,
-                                                  .limited = limited,
-                                                  .attend = attend,
-                                                  .recycle = recycle,
-                                                  .fini = fini};
-
-void coll_tag_attach(struct coll_context *ctx)
-{
-	ctx->async->poll_tags = poll;
-}
-
-/* ---- Calls ---- */
 
 static coll_status need_tags(struct coll_comm *comm, const char *kind)
 {
@@ -256,7 +54,7 @@ static coll_status need_tags(struct coll_comm *comm, const char *kind)
 static void bind(struct coll_request *r, enum coll_record_message message)
 {
 	struct coll_tag_request *t = coll_tag_of(r);
-	struct coll_tag_op *op = op_of(r);
+	struct coll_tag_op *op = coll_tag_op_of(r);
 
 	op->owner = r;
 	t->seen_moves = 0;
@@ -288,10 +86,10 @@ static void record(struct coll_comm *comm, const struct coll_tag_op *op, uint8_t
 }
 
 /* A request for a send, with bytes of its own for the payload. */
-static coll_status need_request(struct coll_comm *comm, size_t own_bytes, struct send **out)
+static coll_status need_request(struct coll_comm *comm, size_t own_bytes, struct coll_tag_send **out)
 {
-	struct coll_request *r = coll_request_take(comm, &tag_kind, COLL_IS_TAG, sizeof(struct send));
-	struct send *s = r ? COLL_ENTRY(coll_tag_of(r), struct send, tag) : NULL;
+	struct coll_request *r = coll_request_take(comm, &coll_tag_kind, COLL_IS_TAG, sizeof(struct coll_tag_send));
+	struct coll_tag_send *s = r ? COLL_ENTRY(coll_tag_of(r), struct coll_tag_send, tag) : NULL;
 
 	if (s && own_bytes > s->pack_cap) {
 		free(s->tag.pack);
@@ -315,7 +113,7 @@ static bool ends_at_once(struct coll_comm *comm, struct coll_tag_op *op)
 	return true;
 }
 
-static coll_status dispatch(struct send *s, const struct coll_tag_op *op, struct coll_stream *stream)
+static coll_status dispatch(struct coll_tag_send *s, const struct coll_tag_op *op, struct coll_stream *stream)
 {
 	coll_tag_op_send(&s->op, op->buf, op->count, op->type, op->peer, op->tag);
 	bind(&s->tag.request, COLL_MESSAGE_SEND_TAG);
@@ -339,7 +137,7 @@ static coll_status fetch(struct coll_comm *comm, void *host, const void *device,
 }
 
 /* The payload is device memory. */
-static coll_status fetch_and_send(struct send *s, struct coll_tag_op *op)
+static coll_status fetch_and_send(struct coll_tag_send *s, struct coll_tag_op *op)
 {
 	struct coll_comm *comm = s->tag.request.comm;
 	coll_status st = fetch(comm, s->tag.pack, op->buf, op->count * coll_dtype_size(op->type));
@@ -354,7 +152,7 @@ static coll_status fetch_and_send(struct send *s, struct coll_tag_op *op)
 /* The payload is device memory, or is read when a stream of the device comes to the send. */
 static coll_status send_by_detour(struct coll_comm *comm, struct coll_tag_op *op, bool now, struct coll_stream *stream)
 {
-	struct send *s;
+	struct coll_tag_send *s;
 	coll_status st = need_request(comm, op->count * coll_dtype_size(op->type), &s);
 
 	if (st != COLL_OK)
@@ -373,7 +171,7 @@ coll_status coll_comm_send_tag(struct coll_comm *comm, const void *buf, size_t c
 {
 	const bool now = !stream && coll_group.depth == 0;
 	struct coll_tag_op op;
-	struct send *s;
+	struct coll_tag_send *s;
 	coll_status st = need_tags(comm, "send_tag");
 
 	if (st != COLL_OK)
@@ -388,7 +186,7 @@ coll_status coll_comm_send_tag(struct coll_comm *comm, const void *buf, size_t c
 	return st == COLL_OK ? dispatch(s, &op, stream) : st;
 }
 
-static void release(struct receive *p)
+static void release(struct coll_tag_receive *p)
 {
 	struct coll_context *ctx = p->ctx;
 
@@ -403,7 +201,7 @@ static void release(struct receive *p)
 }
 
 /* A message for device memory comes to host memory first. False: there is none. */
-static bool divert(struct coll_comm *comm, struct receive *p)
+static bool divert(struct coll_comm *comm, struct coll_tag_receive *p)
 {
 	const size_t most = p->op.count * coll_dtype_size(p->op.type);
 
@@ -421,7 +219,7 @@ static bool divert(struct coll_comm *comm, struct receive *p)
 }
 
 /* Its message, if it has one, goes to the device, unless it is there. It is done, and this thread has the copier. */
-static void bring(struct receive *p)
+static void bring(struct coll_tag_receive *p)
 {
 	const struct coll_tag_op *op = &p->op;
 	bool there;
@@ -439,7 +237,7 @@ static void bring(struct receive *p)
 	pthread_mutex_unlock(&p->ctx->async->lock);
 }
 
-static coll_status deliver(struct receive *p)
+static coll_status deliver(struct coll_tag_receive *p)
 {
 	if (!p->device)
 		return COLL_OK;
@@ -449,7 +247,7 @@ static coll_status deliver(struct receive *p)
 	return p->brought;
 }
 
-static coll_status post(struct coll_comm *comm, struct receive *p)
+static coll_status post(struct coll_comm *comm, struct coll_tag_receive *p)
 {
 	if (coll_tags_receive_now(comm, &p->op)) {
 		record(comm, &p->op, p->tag.message, p->op.posted.source, p->op.posted.tag, p->op.status);
@@ -465,14 +263,14 @@ static coll_status irecv(struct coll_comm *comm, enum coll_record_message messag
 {
 	const char *kind = coll_record_message_name(message);
 	coll_status st = need_tags(comm, kind);
-	struct receive *p;
+	struct coll_tag_receive *p;
 
 	if (st != COLL_OK)
 		return st;
 	p = malloc(sizeof(*p));
 	if (!p)
 		return coll_comm_refuse(comm, kind, COLL_ERR_MEMORY, "no memory for a request");
-	coll_request_init(&p->tag.request, comm, &tag_kind, COLL_IS_TAG);
+	coll_request_init(&p->tag.request, comm, &coll_tag_kind, COLL_IS_TAG);
 	p->tag.request.held = true;
 	p->op = *op;
 	coll_list_init(&p->op.link);
@@ -519,7 +317,7 @@ static bool is_done(void *arg)
 
 /* Why it ended with COLL_ERR_ARGUMENT or COLL_ERR_CANCELLED. Other errors are those of the communicator, which has
  * them. */
-static void describe(const struct receive *p, struct coll_error_box *box)
+static void describe(const struct coll_tag_receive *p, struct coll_error_box *box)
 {
 	const struct coll_tag_op *op = &p->op;
 	const coll_status st = p->tag.request.status;
@@ -543,7 +341,7 @@ static void describe(const struct receive *p, struct coll_error_box *box)
 }
 
 /* For coll_last_error(NULL): another thread may be using the communicator. */
-static void explain(const struct receive *p)
+static void explain(const struct coll_tag_receive *p)
 {
 	struct coll_message_text m;
 	struct coll_error_box box;
@@ -556,7 +354,7 @@ static void explain(const struct receive *p)
 }
 
 /* The device has failed. */
-static coll_status explain_device(const struct receive *p)
+static coll_status explain_device(const struct coll_tag_receive *p)
 {
 	struct coll_error_box box;
 	char message[sizeof(box.message) + 64];
@@ -570,7 +368,7 @@ static coll_status explain_device(const struct receive *p)
 /* It is done: the handle ends. */
 static coll_status finish(coll_request **req, coll_message_info *info)
 {
-	struct receive *p = receive_of(*req);
+	struct coll_tag_receive *p = coll_tag_receive_of(*req);
 	coll_status st = p->tag.request.status;
 
 	if (deliver(p) != COLL_OK)
@@ -588,7 +386,7 @@ static coll_status finish(coll_request **req, coll_message_info *info)
 /* OK: it has ended. The clock of its deadlines starts with the wait. It goes on if the last wait ended a moment ago:
  * callers cut long waits in slices. Without a time there is no wait, only a look. comm: that of the request, if this is
  * its thread; NULL: it may be destroyed meanwhile, so an interrupt cannot mean it alone. */
-static coll_status await(struct receive *p, struct coll_comm *comm, int timeout_ms)
+static coll_status await(struct coll_tag_receive *p, struct coll_comm *comm, int timeout_ms)
 {
 	struct coll_request *r = &p->tag.request;
 	coll_status st;
@@ -609,7 +407,7 @@ static coll_status await(struct receive *p, struct coll_comm *comm, int timeout_
 /* The end of a request may be that of its context, which joins the thread that a function of an event may run in. */
 static bool forbidden(const coll_request *req, const char *kind)
 {
-	return coll_notify_forbids(receive_of(req)->ctx, kind);
+	return coll_notify_forbids(coll_tag_receive_of(req)->ctx, kind);
 }
 
 coll_status coll_request_wait(coll_request **req, int timeout_ms, coll_message_info *info)
@@ -621,7 +419,7 @@ coll_status coll_request_wait(coll_request **req, int timeout_ms, coll_message_i
 	if (!is_done(*req)) {
 		if (coll_group.depth > 0) /* its sends have not begun */
 			return COLL_ERR_ARGUMENT;
-		st = await(receive_of(*req), NULL, timeout_ms);
+		st = await(coll_tag_receive_of(*req), NULL, timeout_ms);
 		if (st != COLL_OK)
 			return st;
 	}
@@ -633,13 +431,13 @@ coll_status coll_request_test(coll_request **req, coll_message_info *info)
 	if (!req || !*req || forbidden(*req, "request_test"))
 		return COLL_ERR_ARGUMENT;
 	if (!is_done(*req))
-		coll_drive_ask(receive_of(*req)->ctx, is_done, *req);
+		coll_drive_ask(coll_tag_receive_of(*req)->ctx, is_done, *req);
 	return is_done(*req) ? finish(req, info) : COLL_AGAIN;
 }
 
 coll_status coll_request_cancel(coll_request *req)
 {
-	struct receive *p = receive_of(req);
+	struct coll_tag_receive *p = coll_tag_receive_of(req);
 	coll_status st = COLL_AGAIN;
 
 	if (!req)
@@ -691,14 +489,14 @@ coll_status coll_comm_recv_tag(struct coll_comm *comm, void *buf, size_t max_cou
 		return coll_comm_refuse(comm, "recv_tag", COLL_ERR_ARGUMENT,
 		                        "[COLL-1205] it would wait for ever for a message of this rank itself");
 	}
-	st = await(receive_of(r), comm, -1);
+	st = await(coll_tag_receive_of(r), comm, -1);
 	if (st != COLL_OK) /* not in this thread: it was refused */
 		return st;
 	if (r->status == COLL_ERR_ARGUMENT) {
-		describe(receive_of(r), &box);
+		describe(coll_tag_receive_of(r), &box);
 		coll_comm_refuse(comm, "recv_tag", box.status, "%s", box.message);
 	}
-	st = deliver(receive_of(r));
+	st = deliver(coll_tag_receive_of(r));
 	if (st == COLL_OK)
 		return finish(&r, info);
 	finish(&r, info);
@@ -719,7 +517,7 @@ void coll_tag_cancel_all(struct coll_comm *comm)
 		struct coll_request *r = COLL_ENTRY(l, struct coll_request, all);
 
 		next = l->next;
-		if (r->is == COLL_IS_TAG && op_of(r)->receives && coll_tags_cancel(comm, op_of(r)))
+		if (r->is == COLL_IS_TAG && coll_tag_op_of(r)->receives && coll_tags_cancel(comm, coll_tag_op_of(r)))
 			coll_inflight_complete(r, COLL_ERR_CANCELLED);
 	}
 	comm->tagged.leaving = true;
@@ -727,26 +525,27 @@ void coll_tag_cancel_all(struct coll_comm *comm)
 		struct coll_request *r = COLL_ENTRY(l, struct coll_request, running);
 
 		/* Others may have ended with it, and those behind it in a stream begin. */
-		l = r->is == COLL_IS_TAG && end_stranded(r, COLL_ERR_CANCELLED) ? f->running.next : l->next;
+		l = r->is == COLL_IS_TAG && coll_tag_kind_end_stranded(r, COLL_ERR_CANCELLED) ? f->running.next
+		                                                                              : l->next;
 	}
 	coll_async_unlock(comm->ctx);
 }
 
-static struct receive *first_to_bring(struct coll_comm *comm)
+static struct coll_tag_receive *first_to_bring(struct coll_comm *comm)
 {
 	const struct coll_link *list = &comm->inflight.to_device;
-	struct receive *p = NULL;
+	struct coll_tag_receive *p = NULL;
 
 	coll_async_lock(comm->ctx);
 	if (!coll_list_empty(list))
-		p = COLL_ENTRY(list->next, struct receive, to_device);
+		p = COLL_ENTRY(list->next, struct coll_tag_receive, to_device);
 	pthread_mutex_unlock(&comm->ctx->async->lock);
 	return p;
 }
 
 void coll_tag_bring_all(struct coll_comm *comm)
 {
-	struct receive *p;
+	struct coll_tag_receive *p;
 
 	if (!comm->stage || !first_to_bring(comm))
 		return;

@@ -14,9 +14,6 @@ coll_status coll_comm_irecv(struct coll_comm *comm, void *buf, size_t max_count,
 coll_status coll_comm_recv_tag(struct coll_comm *comm, void *buf, size_t max_count, coll_dtype type, int source,
                                int tag, coll_message_info *info);
 
-/* The drivers of a context move its tagged messages from now on. */
-void coll_tag_attach(struct coll_context *ctx);
-
 /* The end of a communicator. First: receives that have no message, and messages of this rank to itself that have no
  * receive, end with COLL_ERR_CANCELLED. Then, with nothing pending: messages that have come go to the device, and
  * drivers leave it alone. */

@@ -17,9 +17,10 @@
 #include "bootstrap/exchange.h"
 #include "bootstrap/id.h"
 #include "bootstrap/probe.h"
-#include "call/tag.h"
+#include "call/tag_kind.h"
 #include "comm/closing.h"
 #include "comm/devices.h"
+#include "comm/facts.h"
 #include "comm/group_barrier.h"
 #include "comm/layout.h"
 #include "comm/settings.h"
@@ -47,8 +48,6 @@
 #include "watch/mismatch.h"
 #include "watch/pair_counts.h"
 #include "watch/watchdog.h"
-
-enum { SLOTS_DEFAULT = 4, WINDOWS_DEFAULT = 4 };
 
 coll_status coll_unique_id_create(coll_unique_id *id)
 {
@@ -78,114 +77,6 @@ const coll_error *coll_last_error(const coll_comm *comm)
 	if (comm)
 		return comm->refused.error.message ? &comm->refused.error : &none;
 	return coll_thread_error_error() ? coll_thread_error_error() : &none;
-}
-
-/* ---- Agreed facts ---- */
-
-/* The slowest transport that some pair will use, computed from the peer infos alone: the fastest that
- * all ranks have, and that crosses hosts if `crossing`. */
-static const struct coll_opened_transport *common_transport(const struct coll_comm *comm, bool crossing)
-{
-	const struct coll_context *ctx = comm->ctx;
-	const struct coll_opened_transport *best = NULL;
-
-	for (int i = 0; i < ctx->ntransports; i++) {
-		const struct coll_opened_transport *w = &ctx->transports[i];
-		bool everyone = true;
-
-		for (int r = 0; r < comm->size && everyone; r++)
-			everyone = coll_comm_peer_info(comm, r)->transport[w->position].len_bytes > 0;
-		if (everyone && (!crossing || w->caps.cross_host) && !best)
-			best = w;
-	}
-	return best;
-}
-
-static size_t slot_bytes_for(const struct coll_settings *s, int size, uint32_t slots, uint32_t windows, size_t best)
-{
-	/* The budget covers both directions and two kinds of lanes. Slots get half of it. */
-	size_t channels = (size_t)(size > 1 ? size - 1 : 1) * 2 * windows * slots * 2;
-	size_t each = s->memory_budget / 2 / channels, bytes = best;
-
-	while (bytes > each && bytes > COLL_FRAME_MIN)
-		bytes /= 2;
-	return bytes;
-}
-
-/* Use as many slots as the transport prefers while they can have full size. Otherwise use as few as
- * suffice for full size. */
-static uint32_t slots_for(const struct coll_settings *s, int size, uint32_t depth, uint32_t windows, size_t best)
-{
-	if (s->slots >= 2)
-		return (uint32_t)s->slots;
-	while (depth > SLOTS_DEFAULT && slot_bytes_for(s, size, depth, windows, best) < best)
-		depth--;
-	return depth >= 2 ? depth : SLOTS_DEFAULT;
-}
-
-/* Whole turns of the streams, so that none has more windows than another. */
-static uint32_t windows_for(uint32_t streams)
-{
-	uint32_t windows = WINDOWS_DEFAULT;
-
-	if (streams > 1)
-		windows = (windows + streams - 1) / streams * streams;
-	if (windows > COLL_WINDOWS_MAX && streams < COLL_WINDOWS_MAX)
-		windows = COLL_WINDOWS_MAX / streams * streams;
-	return windows < COLL_WINDOWS_MAX ? windows : COLL_WINDOWS_MAX;
-}
-
-static void take_layout(struct coll_comm *comm, struct coll_layout *layout)
-{
-	comm->layout = layout;
-	comm->facts.layout = layout;
-	comm->facts.local_max = layout ? (int)layout->level[coll_layout_hosts(layout)].most : 0;
-}
-
-static void find_facts(struct coll_comm *comm)
-{
-	const struct coll_settings *s = &comm->ctx->settings;
-	const struct coll_opened_transport *w = common_transport(comm, comm->rank_map.hosts > 1);
-	const struct coll_opened_transport *near = common_transport(comm, false);
-	struct coll_select_facts *f = &comm->facts;
-	size_t best;
-
-	*f = (struct coll_select_facts){.size = comm->size,
-	                                .reduce_bytes_per_ns = 8,
-	                                .copy_bytes_per_ns = 8,
-	                                .oversubscribed = comm->rank_map.oversubscribed,
-	                                .one_host = comm->rank_map.hosts == 1,
-	                                .scratch_bytes_max = s->memory_budget / 2,
-	                                .forced = s->algo};
-	if (w) {
-		f->caps = w->caps;
-		f->caps.streams = comm->rails ? comm->rails->streams : f->caps.streams;
-	}
-	if (near)
-		f->inside = near->caps;
-	f->devices = coll_comm_devices_any(comm);
-	take_layout(comm, comm->layout);
-	/* The kernel gets frames by reference, and the transport's rate includes the kernel's
-	 * copies. A reduction finds the data just received in cache. */
-	if (f->caps.streamed) {
-		f->reduce_bytes_per_ns = 20;
-		f->copy_bytes_per_ns = 0;
-	}
-	f->windows_max = s->windows > 0 ? (uint32_t)s->windows : windows_for(f->caps.streams);
-	if (f->windows_max > COLL_WINDOWS_MAX)
-		f->windows_max = COLL_WINDOWS_MAX;
-	best = coll_select_frame_bytes(f);
-	if (best == 0)
-		best = COLL_FRAME_MAX;
-	comm->slots = slots_for(s, comm->size, f->caps.depth, f->windows_max, best);
-	comm->slot_bytes =
-	        s->slot_bytes ? s->slot_bytes : slot_bytes_for(s, comm->size, comm->slots, f->windows_max, best);
-	if (f->caps.slot_bytes_max && comm->slot_bytes > f->caps.slot_bytes_max)
-		comm->slot_bytes = f->caps.slot_bytes_max;
-	if (comm->slot_bytes < 64)
-		comm->slot_bytes = 64;
-	f->slot_bytes = comm->slot_bytes;
-	coll_select_intra_facts(comm, w);
 }
 
 /* ---- Objects ---- */
@@ -255,11 +146,11 @@ static coll_status settle(struct coll_comm *comm, const int *process_of, int siz
 	atomic_init(&comm->attention, COLL_ATTENTION_ALARM | (ctx->device ? COLL_ATTENTION_MEMORY : 0u));
 	comm->rank = coll_comm_rank_of(comm, ctx->rank);
 	comm->size = comm->rank_map.size;
-	st = coll_comm_find_layout(comm, common_transport(comm, true), &comm->layout);
+	st = coll_comm_find_layout(comm, coll_comm_facts_transport(comm, true), &comm->layout);
 	if (st == COLL_OK)
-		st = coll_comm_find_rails(comm, common_transport(comm, true), comm->layout, &comm->rails);
+		st = coll_comm_find_rails(comm, coll_comm_facts_transport(comm, true), comm->layout, &comm->rails);
 	if (st == COLL_OK)
-		find_facts(comm);
+		coll_comm_facts_find(comm);
 	return st;
 }
 
@@ -430,7 +321,7 @@ static coll_status open_hook(struct coll_context *ctx, struct coll_error_box *er
 		                      ctx->settings.dump_signal);
 	st = coll_async_open(ctx, err);
 	if (st == COLL_OK)
-		coll_tag_attach(ctx);
+		coll_tag_kind_attach(ctx);
 	return st;
 }
 
@@ -476,7 +367,7 @@ static void change_layout(struct coll_comm *comm, struct coll_layout *layout, st
 		*m = (struct coll_memo){.valid = false};
 	}
 	coll_layout_destroy(&comm->layout);
-	take_layout(comm, layout);
+	coll_comm_facts_take_layout(comm, layout);
 	coll_rails_destroy(&comm->rails);
 	comm->rails = rails;
 }
@@ -484,7 +375,7 @@ static void change_layout(struct coll_comm *comm, struct coll_layout *layout, st
 /* What is inside the hosts, asked by the first communicator of a context. */
 static coll_status refine_layout(struct coll_comm *comm)
 {
-	const struct coll_opened_transport *w = common_transport(comm, true);
+	const struct coll_opened_transport *w = coll_comm_facts_transport(comm, true);
 	struct coll_layout *layout = NULL;
 	struct coll_rails *rails = NULL;
 	coll_status st;

@@ -84,7 +84,7 @@ static uint32_t conditions(const struct coll_comm *comm, const struct coll_call 
 	        {!c->record_kind, COLL_CALL_OF_USER},
 	        {!c->ragged && !c->pairwise, COLL_CALL_EQUAL},
 	        {!c->pairwise, COLL_CALL_KNOWN},
-	        {c->count > 0 || c->ragged, COLL_CALL_BYTES},
+	        {c->count > 0 || c->ragged, COLL_CALL_MOVES},
 	        {!reduces || c->op < COLL_OP_FIRST, COLL_CALL_BUILT_IN},
 	        {comm->intra != NULL, COLL_CALL_MEMORY},
 	        {true, COLL_CALL_MATCHED},
@@ -196,7 +196,7 @@ static coll_status choose(struct coll_comm *comm, const struct coll_call *c, boo
 		if (st != COLL_OK)
 			return st;
 		if (!comm->facts.devices || m->tile >= c->count)
-			choice->facts.holds |= COLL_CALL_ONE_TILE;
+			choice->facts.holds |= COLL_CALL_FITS_SLOT;
 		choice->row = coll_ways_first(&choice->facts);
 	}
 	m->intra = op_of(comm, choice->row);

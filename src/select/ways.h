@@ -31,12 +31,12 @@ enum {
 	COLL_CALL_OF_USER = 1 << 0,  /* the user made it, not the library */
 	COLL_CALL_EQUAL = 1 << 1,    /* all blocks have one length */
 	COLL_CALL_KNOWN = 1 << 2,    /* every rank has all lengths */
-	COLL_CALL_BYTES = 1 << 3,    /* there may be something to move */
+	COLL_CALL_MOVES = 1 << 3,    /* there may be something to move */
 	COLL_CALL_BUILT_IN = 1 << 4, /* no function of the user combines operands */
 	COLL_CALL_MEMORY = 1 << 5,   /* the ranks may share memory on the host: see select/intra.h */
 	/* Of ranks with devices: its buffers fit one slot of staging. Not before the plan is made, which says how long
 	 * a tile may be. */
-	COLL_CALL_ONE_TILE = 1 << 6,
+	COLL_CALL_FITS_SLOT = 1 << 6,
 	COLL_CALL_MATCHED = 1 << 7,     /* no frame that nobody expects may be on the channels of its plan */
 	COLL_CALL_FORCED = 1 << 8,      /* COLL_ALGO names its algorithm */
 	COLL_CALL_GROUP = 1 << 9,       /* the first call of a group */
@@ -45,7 +45,7 @@ enum {
 	COLL_CALL_ON_DEVICES = 1 << 12, /* devices can reduce so, if it reduces */
 	/* Of all rows over memory that ranks share on the host. */
 	COLL_CALL_INTRANODE = COLL_CALL_OF_USER | COLL_CALL_EQUAL | COLL_CALL_BUILT_IN | COLL_CALL_MEMORY |
-	                      COLL_CALL_ONE_TILE | COLL_CALL_MATCHED,
+	                      COLL_CALL_FITS_SLOT | COLL_CALL_MATCHED,
 };
 /* Names of the bits, in their order. */
 extern const char *const coll_ways_conditions[];

@@ -22,7 +22,7 @@ static const size_t lengths[] = {0,    1,      48,      49,          256,       
                                  8191, 4 * K,  256 * K, 256 * K - 1, 2 * M + 1,  32767, 65535};
 static const size_t intra[] = {64, 4 * K, 64 * K, M};
 enum {
-	LIKE_MOST = COLL_CALL_INTRANODE | COLL_CALL_KNOWN | COLL_CALL_BYTES | COLL_CALL_ON_DEVICES,
+	LIKE_MOST = COLL_CALL_INTRANODE | COLL_CALL_KNOWN | COLL_CALL_MOVES | COLL_CALL_ON_DEVICES,
 	OF_LIBRARY = LIKE_MOST & ~COLL_CALL_OF_USER
 };
 static const uint32_t held[] = {LIKE_MOST,  LIKE_MOST | COLL_CALL_DEVICES, LIKE_MOST | COLL_CALL_FORCED,
@@ -140,7 +140,7 @@ Test(ways, devices_that_map_each_other_come_before_shared_memory)
 	             COLL_WAY_DEVICE_DIRECT);
 	cr_expect_eq(way_of(COLL_KIND_ALL_REDUCE, devices & ~(uint32_t)COLL_CALL_MATCHED), COLL_WAY_DEVICE_DIRECT);
 	cr_expect_eq(way_of(COLL_KIND_ALL_REDUCE, devices & ~(uint32_t)COLL_CALL_ON_DEVICES), COLL_WAY_EAGER_LINE);
-	cr_expect_eq(way_of(COLL_KIND_ALL_REDUCE, devices & ~(uint32_t)COLL_CALL_BYTES), COLL_WAY_EAGER_LINE);
+	cr_expect_eq(way_of(COLL_KIND_ALL_REDUCE, devices & ~(uint32_t)COLL_CALL_MOVES), COLL_WAY_EAGER_LINE);
 	cr_expect_eq(way_of(COLL_KIND_ALL_TO_ALL, devices & ~(uint32_t)(COLL_CALL_KNOWN | COLL_CALL_EQUAL)),
 	             COLL_WAY_PLAN);
 	cr_expect_eq(way_of(COLL_KIND_BARRIER, devices), COLL_WAY_EAGER_LINE);
