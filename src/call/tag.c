@@ -437,11 +437,12 @@ coll_status coll_request_test(coll_request **req, coll_message_info *info)
 
 coll_status coll_request_cancel(coll_request *req)
 {
-	struct coll_tag_receive *p = coll_tag_receive_of(req);
+	struct coll_tag_receive *p;
 	coll_status st = COLL_AGAIN;
 
 	if (!req)
 		return COLL_ERR_ARGUMENT;
+	p = coll_tag_receive_of(req);
 	coll_async_lock(p->ctx);
 	/* While it is not done its communicator exists. */
 	if (!is_done(req) && coll_tags_cancel(req->comm, &p->op)) {
