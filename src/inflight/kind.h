@@ -2,13 +2,13 @@
  * What differs between kinds of requests: one table of functions for each. Drivers, queues and fronts call a request
  * through its table and name none of its functions.
  *
- *   kind        struct                  table in
- *   collective  coll_collective         collective.c; merged calls and their parts: group.c; operations: persistent.c
- *   pair        coll_pair_request       exchange.c
- *   tag         coll_tag_request        tag.c
- *   event       coll_event_wait         event.c
- *   device      any of the first three  device.c: it has memory of a device, or is in a stream of one
- *   launch      any of the first two    capture_launch.c: it belongs to a graph, and runs at each launch
+ *   kind        struct                   table in
+ *   collective  coll_collective_request  call/collective.c; merged ones: call/group.c; operations: call/persistent.c
+ *   pair        coll_pair_request        call/exchange.c
+ *   tag         coll_tag_request         call/tag_kind.c
+ *   event       coll_event_wait          event.c
+ *   device      any of the first three   devcall/device_call.c: it has memory of a device, or is in a stream of one
+ *   launch      any of the first two     devcall/capture_launch.c: it belongs to a graph, and runs at each launch
  *
  * Whether a request has to do with a device is found out before it is submitted. From then on it has one table to its
  * end. It is recycled as what it was made for.

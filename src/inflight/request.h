@@ -43,7 +43,7 @@ struct coll_request {
 	struct coll_request **queue[2], *follower[2];
 
 	struct coll_request *next_noted; /* the next call of its group, or part of its merged call */
-	struct coll_device_call *device; /* device.h; NULL: it never had to do with one */
+	struct coll_device_call *device; /* devcall/device_call.h; NULL: it never had to do with one */
 
 	/* State of the running request. */
 	struct coll_record record;
@@ -88,7 +88,7 @@ struct coll_pair_request {
 };
 static_assert(sizeof(struct coll_pair_request) <= 520, "a pair");
 
-/* A tagged message. Each direction has a struct of its own in call/tag.c. */
+/* A tagged message. Each direction has a struct of its own in call/tag_kind.h. */
 struct coll_tag_request {
 	struct coll_request request;
 	struct coll_pair pair;

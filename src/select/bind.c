@@ -73,7 +73,7 @@ struct choice {
 };
 
 /* The conditions of the table of ways that hold, without those that depend on the plan. A frame that an earlier call
- * left is a matter of each call that begins: see progress/begin.c. */
+ * left is a matter of each call that begins: see call/begin.c. */
 static uint32_t conditions(const struct coll_comm *comm, const struct coll_call *c, bool forced)
 {
 	const bool reduces = coll_plan_kind_reduces(c->kind);
