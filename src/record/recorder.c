@@ -188,44 +188,93 @@ void coll_op_record_call(const struct coll_op_record *op, struct coll_record *ca
 
 /* ---- Counters ---- */
 
-static void count_in(const struct coll_recorder *r, struct coll_counts *counts, const struct coll_op_record *o)
+/* Operations that follow each other and are counted alike: calls of a loop. Each costs four loads and a few compares.
+ */
+struct alike {
+	uint64_t what, count, root;
+	uint64_t calls, ticks;
+};
+
+static void count_in(const struct coll_recorder *r, struct coll_counts *counts, const struct alike *a)
 {
 	const struct head *h = head_of(r);
+	struct coll_op_record o = {0};
 	struct coll_count *c;
 	uint64_t bytes = 0;
-	int group = h->sort ? h->sort(h->arg, o, &bytes) : -1;
+	int group;
 
+	if (a->calls == 0 || !h->sort)
+		return;
+	unpack((const uint64_t[8]){0, 0, COLL_ENTRY_QUICK, a->what, a->count, 0, a->root << 32, 0}, &o);
+	group = h->sort(h->arg, &o, &bytes);
 	if (group < 0)
 		return;
 	assert(group < COLL_RECORDER_GROUPS);
-	c = &counts->of[group][o->way & COLL_WAY_MAX];
-	c->calls++;
-	c->bytes += bytes;
-	c->ticks += o->state == COLL_OP_ENDED && o->started ? o->finished - o->started : 0;
+	c = &counts->of[group][o.way & COLL_WAY_MAX];
+	c->calls += a->calls;
+	c->bytes += bytes * a->calls;
+	c->ticks += a->ticks;
 }
 
-/* The operation in an entry, if it has ended. */
-static bool read_ended(const struct coll_recorder *r, const struct coll_entry *e, struct coll_op_record *o)
+/* The root, where it says how many bytes a call has, or over which transport. Others have roots in turn. */
+static uint64_t root_that_counts(const struct coll_entry *e, uint64_t what)
 {
-	const uint64_t version = atomic_load_explicit(&e->version, memory_order_relaxed);
+	const unsigned kind = (what >> 24) & 0xff;
 
-	/* Acquire: the thread that ended the operation has finished with its entry. */
-	return version >= 2 && atomic_load_explicit(&e->finished, memory_order_acquire) &&
-	       coll_recorder_read(r, version / 2 - 1, 0, o);
+	if (kind != COLL_KIND_GATHER && kind != COLL_KIND_SCATTER && kind != COLL_KIND_SEND_RECV)
+		return 0;
+	return atomic_load_explicit(&e->who, memory_order_relaxed) >> 32;
+}
+
+/* Ticks from the start to the end of an operation that has ended. */
+static uint64_t ticks_of(const struct coll_entry *e, uint64_t finished, uint64_t what)
+{
+	const uint64_t ticks = finished == COLL_ENTRY_QUICK || finished >> 63 ? 0 : (finished >> 8) - 2;
+	uint64_t start;
+
+	if (!(what & 1))
+		return ticks;
+	start = atomic_load_explicit(&e->where, memory_order_relaxed) >> 24;
+	return start > 0 && (start - 1) * 16 < ticks ? ticks - (start - 1) * 16 : 0;
+}
+
+/* Count the operations that have ended in the entries of numbers i to end-1; until the first that has not, if `first`.
+ * Returns where it stopped. */
+static uint64_t count_some(const struct coll_recorder *r, struct coll_counts *counts, uint64_t i, uint64_t end,
+                           bool first)
+{
+	struct alike a = {0};
+
+	for (; i < end; i++) {
+		const struct coll_entry *e = &r->entries[i % COLL_RECORDER_ENTRIES];
+		/* Acquire: the thread that ended the operation has finished with its entry. */
+		const uint64_t finished = atomic_load_explicit(&e->finished, memory_order_acquire);
+		/* Without the signature, which depends on the root or is a tag. */
+		const uint64_t what = (uint32_t)atomic_load_explicit(&e->what, memory_order_relaxed);
+		const uint64_t count = atomic_load_explicit(&e->count, memory_order_relaxed);
+		const uint64_t root = root_that_counts(e, what);
+
+		if (!finished && first)
+			break;
+		if (!finished)
+			continue;
+		if (what != a.what || count != a.count || root != a.root) {
+			count_in(r, counts, &a);
+			a = (struct alike){.what = what, .count = count, .root = root};
+		}
+		a.calls++;
+		a.ticks += ticks_of(e, finished, what);
+	}
+	count_in(r, counts, &a);
+	return i;
 }
 
 bool coll_recorder_make_room(struct coll_recorder *r, uint64_t index, uint64_t what, uint64_t count, int32_t root)
 {
-	struct coll_op_record o = {.index = index};
-	uint64_t i = index;
-
-	for (; i < index + BATCH && read_ended(r, &r->entries[i % COLL_RECORDER_ENTRIES], &o); i++)
-		count_in(r, counts_of(r), &o);
-	r->free_until = i;
-	if (i > index)
+	r->free_until = count_some(r, counts_of(r), index, index + BATCH, true);
+	if (r->free_until > index)
 		return true;
-	unpack((const uint64_t[8]){0, 0, 0, what, count, 0, coll_entry_who(root, -1), 0}, &o);
-	count_in(r, counts_of(r), &o);
+	count_in(r, counts_of(r), &(struct alike){what, count, (uint32_t)root, 1, 0});
 	atomic_fetch_add_explicit(&r->lost, 1, memory_order_relaxed);
 	return false;
 }
@@ -233,15 +282,12 @@ bool coll_recorder_make_room(struct coll_recorder *r, uint64_t index, uint64_t w
 void coll_recorder_totals(const struct coll_recorder *r, struct coll_counts *counts)
 {
 	const uint64_t next = atomic_load_explicit(&r->next, memory_order_relaxed);
-	struct coll_op_record o;
 
 	if (!r->entries)
 		return;
 	*counts = *counts_of(r);
 	/* From free_until on, one round of the ring up to `next`. */
-	for (uint64_t i = r->free_until > next ? r->free_until : next; i < next + COLL_RECORDER_ENTRIES; i++)
-		if (read_ended(r, &r->entries[i % COLL_RECORDER_ENTRIES], &o))
-			count_in(r, counts, &o);
+	count_some(r, counts, r->free_until > next ? r->free_until : next, next + COLL_RECORDER_ENTRIES, false);
 }
 
 /* ---- What is gone ---- */

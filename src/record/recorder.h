@@ -114,8 +114,9 @@ struct coll_counts {
 	struct coll_count of[COLL_RECORDER_GROUPS][COLL_WAY_MAX + 1];
 };
 
-/* Says where an operation is counted: its group, below COLL_RECORDER_GROUPS (-1: nowhere), and its bytes. Called in the
- * thread that begins operations. */
+/* Says where an operation is counted: its group, below COLL_RECORDER_GROUPS (-1: nowhere), and its bytes, by kind,
+ * type, count and way; of gather, scatter and messages by root, too. Called once for operations alike, in the thread
+ * that begins them. */
 typedef int coll_recorder_sort_fn(const void *arg, const struct coll_op_record *op, uint64_t *bytes);
 
 coll_status coll_recorder_open(struct coll_recorder *r);
