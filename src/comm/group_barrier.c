@@ -163,7 +163,8 @@ coll_status coll_group_barrier_create(struct coll_comm *comm, uint64_t hash, int
 	if (!m)
 		return COLL_ERR_MEMORY;
 	m->comm = comm;
-	m->op = (struct coll_intra_op){.poll = poll, .where = where, .arg = m, .way = COLL_WAY_GROUP_BARRIER, .matched = true};
+	m->op = (struct coll_intra_op){
+	        .poll = poll, .where = where, .arg = m, .way = COLL_WAY_GROUP_BARRIER, .matched = true};
 	m->mine = (struct coll_group_word){hash, hash, rank, rank};
 	m->rounds = rounds;
 	for (uint32_t k = 0; k < rounds; k++) {

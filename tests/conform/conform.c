@@ -367,11 +367,8 @@ void world_processes(side_fn body, void *arg)
 
 struct coll_channel_key key_of(uint64_t comm, unsigned lane, unsigned window)
 {
-	return (struct coll_channel_key){.comm = comm,
-	                                 .epoch = 1,
-	                                 .lane = (uint16_t)lane,
-	                                 .window = (uint16_t)window,
-	                                 .rail = lane + window};
+	return (struct coll_channel_key){
+	        .comm = comm, .epoch = 1, .lane = (uint16_t)lane, .window = (uint16_t)window, .rail = lane + window};
 }
 
 void *channel(struct world *w, int i, int j, enum coll_direction dir, struct coll_channel_key key, size_t slot_bytes,

@@ -7,8 +7,8 @@
 
 #include "base/hash.h"
 
-/* A link alone has eight shares at most (topology/spread.h), so a way that is slower than an eighth of another one would
- * carry nothing of it; but its end would be that of the link. */
+/* A link alone has eight shares at most (topology/spread.h), so a way that is slower than an eighth of another one
+ * would carry nothing of it; but its end would be that of the link. */
 enum { SLOWEST = 8 };
 
 bool coll_paths_same_network(const uint8_t *a, const uint8_t *b, unsigned bits)

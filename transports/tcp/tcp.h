@@ -253,7 +253,7 @@ struct tcp_link {
 
 	/* Of a link that is open, at its first rail: all of them, itself first. Written under
 	 * links.lock and its own, by link_open and link_close. */
-	unsigned rails;      /* 0: not open */
+	unsigned rails; /* 0: not open */
 	struct tcp_link *rail[TCP_RAILS_MAX];
 	char last_error[128];
 
