@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "base/config.h"
+#include "base/ib_ports.h"
 #include "base/log.h"
 #include "base/messages.h"
 #include "base/number.h"
@@ -30,7 +31,6 @@
 #include "topology/nic.h"
 #include "topology/rates.h"
 #include "transports/common/dummy.h"
-#include "transports/rdma/ports.h"
 #include "transports/registry.h"
 
 static const char usage[] = "usage: coll-info [--brief] [--settings] [--choices]\n"
@@ -142,20 +142,20 @@ static void no_link(void *ctx, const struct coll_process_id *peer, coll_status w
 static uint32_t nic_mbps(void *ctx, const char *nic)
 {
 	(void)ctx;
-	return coll_rates_of_nic(COLL_RDMA_SYS, nic);
+	return coll_rates_of_nic(COLL_IB_SYS, nic);
 }
 
-static void print_rdma_port(const struct coll_rdma_port *p)
+static void print_rdma_port(const struct coll_ib_port *p)
 {
-	struct coll_rdma_gid gid;
-	const int at = coll_topology_nic_node(COLL_RDMA_SYS, p->device);
+	struct coll_ib_gid gid;
+	const int at = coll_topology_nic_node(COLL_IB_SYS, p->device);
 	char node[16] = "unknown";
 
 	if (at >= 0)
 		snprintf(node, sizeof(node), "%d", at);
 	printf("  %s port %u: %s, %s, %s, NUMA node %s\n", p->device, p->number, p->state, p->layer, p->rate, node);
 	for (int i = 0; i < 256; i++)
-		if (coll_rdma_ports_gid(COLL_RDMA_SYS, p, i, &gid))
+		if (coll_ib_port_gid(COLL_IB_SYS, p, i, &gid))
 			printf("    GID %d: %s%s%s%s%s\n", i, gid.text, gid.type[0] ? ", " : "", gid.type,
 			       gid.interface[0] ? " on " : "", gid.interface);
 }
@@ -163,8 +163,8 @@ static void print_rdma_port(const struct coll_rdma_port *p)
 /* The devices, then what the transport itself says of them when it is opened. */
 static void print_rdma(struct coll_settings *s)
 {
-	struct coll_rdma_port ports[COLL_RDMA_PORTS_MAX];
-	const int n = coll_rdma_ports_list(COLL_RDMA_SYS, ports, COLL_RDMA_PORTS_MAX);
+	struct coll_ib_port ports[COLL_IB_PORTS_MAX];
+	const int n = coll_ib_ports_list(COLL_IB_SYS, ports, COLL_IB_PORTS_MAX);
 	const struct coll_transport_env env = {.size = sizeof(env),
 	                                       .self = {{1, 1}},
 	                                       .host_id = "",

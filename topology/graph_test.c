@@ -177,9 +177,6 @@ TEST(graph, rates_in_texts)
 	CHECK(coll_rate_in_name("NetXtreme-E 10Gb/25Gb RDMA") == 25000);
 	CHECK(coll_rate_in_name("MT27700 Family [ConnectX-4]") == 0);
 	CHECK(coll_rate_in_name("") == 0);
-	CHECK(coll_rates_of_port("100 Gb/sec (4X EDR)") == 100000);
-	CHECK(coll_rates_of_port("2.5 Gb/sec (1X SDR)") == 2500);
-	CHECK(coll_rates_of_port("fast") == 0 && coll_rates_of_port("") == 0 && coll_rates_of_port("-1 Gb/sec") == 0);
 	CHECK(coll_pci_mbps("8.0 GT/s PCIe", 16) == 126032);
 	CHECK(coll_pci_mbps("2.5 GT/s", 1) == 2000);
 	CHECK(coll_pci_mbps("Unknown", 16) == 0 && coll_pci_mbps(NULL, 16) == 0 && coll_pci_mbps("8.0 GT/s", 0) == 0);

@@ -1,5 +1,5 @@
 /*
- * Reads /sys/class/infiniband and /sys/class/net each time; keeps nothing.
+ * See nic.h. It reads each time and keeps nothing.
  */
 #include "topology/nic.h"
 
@@ -7,17 +7,16 @@
 #include <stdlib.h>
 
 #include "base/first_line.h"
+#include "base/ib_ports.h"
 
 int coll_topology_nic_node(const char *sys, const char *name)
 {
+	const int node = coll_ib_node(sys, name);
 	char text[32], below[64];
 
-	if (coll_first_line(text, sizeof(text), "%s/class/infiniband/%s/device/numa_node", sys, name) &&
-	    atoi(text) >= 0)
-		return atoi(text);
-	if (!coll_first_line(below, sizeof(below), "%s/class/infiniband/%s/parent", sys, name))
+	if (node >= 0)
+		return node;
+	if (!coll_ib_parent(sys, name, below, sizeof(below)))
 		snprintf(below, sizeof(below), "%.63s", name);
-	if (coll_first_line(text, sizeof(text), "%s/class/net/%s/device/numa_node", sys, below))
-		return atoi(text);
-	return -1;
+	return coll_first_line(text, sizeof(text), "%s/class/net/%s/device/numa_node", sys, below) ? atoi(text) : -1;
 }

@@ -19,26 +19,10 @@
 
 #include "base/first_line.h"
 #include "base/hash.h"
-#include "base/link_rates.h"
+#include "base/ib_ports.h"
 #include "topology/nic.h"
 
 enum { TYPE_LOOPBACK = 772, TYPE_INFINIBAND = 32, TYPE_ETHERNET = 1 };
-
-/* The point is one whatever the program's locale. */
-uint32_t coll_rates_of_port(const char *text)
-{
-	char *end;
-	const unsigned long whole = strtoul(text, &end, 10);
-	unsigned long mbps = whole * 1000;
-
-	if (end == text || whole > COLL_LINK_RATE_MAX / 1000)
-		return 0;
-	if (end[0] == '.' && end[1] >= '0' && end[1] <= '9') {
-		mbps += (unsigned long)(end[1] - '0') * 100;
-		end += 2;
-	}
-	return strncmp(end, " Gb/sec", 7) == 0 ? (uint32_t)mbps : 0;
-}
 
 static bool is_there(const char *sys, const char *name, const char *file)
 {
@@ -171,8 +155,8 @@ static void read_buses(struct coll_graph *g, const char *sys)
 	for (int i = 0; i < g->nics; i++) {
 		struct coll_graph_nic *n = &g->nic[i];
 
-		snprintf(device, sizeof(device), "%s/class/%s/%s/device", sys, *n->rdma ? "infiniband" : "net",
-		         *n->rdma ? n->rdma : n->name);
+		if (!*n->rdma || !coll_ib_pci_path(sys, n->rdma, device, sizeof(device)))
+			snprintf(device, sizeof(device), "%s/class/net/%s/device", sys, n->name);
 		read_link(&n->pci, device);
 	}
 	for (int i = 0; i < g->gpus; i++) {
@@ -187,23 +171,22 @@ static void read_buses(struct coll_graph *g, const char *sys)
 /* ---- RDMA devices ------------------------------------------------------- */
 
 /* The NIC of an RDMA device: by its name, by the interface that it has or is made on, or a new one. */
-static struct coll_graph_nic *nic_of_device(struct coll_graph *g, const char *sys, const char *device, int port)
+static struct coll_graph_nic *nic_of_device(struct coll_graph *g, const char *sys, const struct coll_ib_port *p,
+                                            const char *interface)
 {
-	char interface[64];
+	const int port = (int)p->number;
 	struct coll_graph_nic *n;
 
 	for (int i = 0; i < g->nics; i++)
-		if (strcmp(g->nic[i].rdma, device) == 0 && g->nic[i].port == port)
+		if (strcmp(g->nic[i].rdma, p->device) == 0 && g->nic[i].port == port)
 			return &g->nic[i];
-	if (coll_first_line(interface, sizeof(interface), "%s/class/infiniband/%s/parent", sys, device) ||
-	    coll_first_line(interface, sizeof(interface), "%s/class/infiniband/%s/ports/%d/gid_attrs/ndevs/0", sys,
-	                    device, port)) {
+	if (interface[0]) {
 		const int i = coll_graph_find_nic(g, interface);
 
 		if (i >= 0 && !g->nic[i].rdma[0]) {
 			n = &g->nic[i];
-			copy_name(n->rdma, device);
-			n->port = port;
+			copy_name(n->rdma, p->device);
+			n->port = (short)port;
 			n->transports |= COLL_NIC_VERBS;
 			return n;
 		}
@@ -211,56 +194,51 @@ static struct coll_graph_nic *nic_of_device(struct coll_graph *g, const char *sy
 	n = coll_graph_add_nic(g);
 	if (!n)
 		return NULL;
-	copy_name(n->name, device);
-	copy_name(n->rdma, device);
-	n->port = port;
+	copy_name(n->name, p->device);
+	copy_name(n->rdma, p->device);
+	n->port = (short)port;
 	n->transports = COLL_NIC_VERBS;
-	take_node(g, n, coll_topology_nic_node(sys, device));
+	take_node(g, n, coll_topology_nic_node(sys, p->device));
 	return n;
 }
 
-static void read_port(struct coll_graph *g, const char *sys, const char *device, int port)
+static void read_port(struct coll_graph *g, const char *sys, const struct coll_ib_port *p)
 {
-	struct coll_graph_nic *n = nic_of_device(g, sys, device, port);
-	char text[64];
+	char interface[64];
+	struct coll_ib_gid gid;
+	const bool has_gid = coll_ib_port_gid(sys, p, 0, &gid);
+	struct coll_graph_nic *n;
 
+	if (!coll_ib_parent(sys, p->device, interface, sizeof(interface)))
+		snprintf(interface, sizeof(interface), "%s", gid.interface);
+	n = nic_of_device(g, sys, p, interface);
 	if (!n)
 		return;
-	if (coll_first_line(text, sizeof(text), "%s/class/infiniband/%s/ports/%d/state", sys, device, port))
-		n->state = atoi(text) == 4 ? COLL_NIC_UP : COLL_NIC_DOWN;
-	if (coll_first_line(text, sizeof(text), "%s/class/infiniband/%s/ports/%d/link_layer", sys, device, port))
-		n->fabric = strcmp(text, "InfiniBand") == 0 ? COLL_FABRIC_INFINIBAND : COLL_FABRIC_ETHERNET;
-	if (n->state == COLL_NIC_UP && n->rate.origin < COLL_ORIGIN_TOLD &&
-	    coll_first_line(text, sizeof(text), "%s/class/infiniband/%s/ports/%d/rate", sys, device, port))
-		coll_rate_take(&n->rate, coll_rates_of_port(text), COLL_ORIGIN_TOLD);
+	if (p->state[0])
+		n->state = p->active ? COLL_NIC_UP : COLL_NIC_DOWN;
+	if (p->layer[0])
+		n->fabric = strcmp(p->layer, "InfiniBand") == 0 ? COLL_FABRIC_INFINIBAND : COLL_FABRIC_ETHERNET;
+	if (n->state == COLL_NIC_UP && n->rate.origin < COLL_ORIGIN_TOLD && p->mbps > 0)
+		coll_rate_take(&n->rate, p->mbps, COLL_ORIGIN_TOLD);
 	/* Most fabrics keep the prefix that all have: it tells nothing. */
-	if (n->rail_key == 0 &&
-	    coll_first_line(text, sizeof(text), "%s/class/infiniband/%s/ports/%d/gids/0", sys, device, port) &&
-	    strlen(text) >= 19 && strncmp(text, "fe80:", 5) != 0 && strncmp(text, "0000:", 5) != 0)
-		n->rail_key = (uint32_t)coll_hash_bytes(2, text, 19) | 1;
+	if (n->rail_key == 0 && has_gid && strlen(gid.text) >= 19 && strncmp(gid.text, "fe80:", 5) != 0 &&
+	    strncmp(gid.text, "0000:", 5) != 0)
+		n->rail_key = (uint32_t)coll_hash_bytes(2, gid.text, 19) | 1;
 }
 
 void coll_rates_read_sys(struct coll_graph *g, const char *sys)
 {
-	struct dirent **names, **ports;
+	struct coll_ib_port *ports = calloc(COLL_IB_PORTS_MAX, sizeof(*ports));
+	struct dirent **names;
 	int n = list(sys, "class/net", &names);
 
 	for (int i = 0; i < n; i++)
 		read_interface(g, sys, names[i]->d_name);
 	free_list(names, n);
-	n = list(sys, "class/infiniband", &names);
-	for (int i = 0; i < n; i++) {
-		char below[PATH_MAX];
-		int count;
-
-		snprintf(below, sizeof(below), "class/infiniband/%s/ports", names[i]->d_name);
-		count = list(sys, below, &ports);
-		for (int k = 0; k < count; k++)
-			if (atoi(ports[k]->d_name) > 0)
-				read_port(g, sys, names[i]->d_name, atoi(ports[k]->d_name));
-		free_list(ports, count);
-	}
-	free_list(names, n);
+	n = ports ? coll_ib_ports_list(sys, ports, COLL_IB_PORTS_MAX) : 0;
+	for (int i = 0; i < n; i++)
+		read_port(g, sys, &ports[i]);
+	free(ports);
 	read_buses(g, sys);
 	coll_graph_disbelieve(g);
 }
@@ -312,15 +290,14 @@ static uint32_t ethtool_mbps(const char *name)
 
 uint32_t coll_rates_of_nic(const char *sys, const char *nic)
 {
-	const char *port = strrchr(nic, ':');
-	char text[64];
+	const char *number = strrchr(nic, ':');
+	struct coll_ib_port port;
+	char device[64];
 
-	if (!port)
+	if (!number)
 		return ethtool_mbps(nic);
-	return coll_first_line(text, sizeof(text), "%s/class/infiniband/%.*s/ports/%d/rate", sys, (int)(port - nic),
-	                       nic, atoi(port + 1))
-	               ? coll_rates_of_port(text)
-	               : 0;
+	snprintf(device, sizeof(device), "%.*s", (int)(number - nic), nic);
+	return coll_ib_port_read(sys, device, (unsigned)atoi(number + 1), &port) ? port.mbps : 0;
 }
 
 static bool is_listed(const struct ifaddrs *all, const char *name)

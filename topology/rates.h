@@ -19,7 +19,4 @@ void coll_rates_read_kernel(struct coll_graph *g);
  * has it. 0: nobody says, or there is none. */
 uint32_t coll_rates_of_nic(const char *sys, const char *nic);
 
-/* "100 Gb/sec (4X EDR)" in Mb/s; 0: unknown. */
-uint32_t coll_rates_of_port(const char *text);
-
 #endif

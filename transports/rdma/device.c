@@ -14,9 +14,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/ib_ports.h"
 #include "base/link_rates.h"
 #include "transports/rdma/address.h"
-#include "transports/rdma/ports.h"
 #include "transports/rdma/rdma.h"
 
 const char *coll_rdma_gid_text(const uint8_t gid[16], char *buf, size_t cap)
@@ -130,9 +130,9 @@ struct candidate {
 };
 
 struct search {
-	struct candidate found[COLL_RDMA_PORTS_MAX];
+	struct candidate found[COLL_IB_PORTS_MAX];
 	int count;
-	struct coll_rdma_port ports[COLL_RDMA_PORTS_MAX]; /* all of this machine */
+	struct coll_ib_port ports[COLL_IB_PORTS_MAX]; /* all of this machine */
 	int port_count;
 	struct coll_link_rate rate[COLL_LINK_RATES_MAX]; /* instead of what the system says */
 	int rates;
@@ -257,7 +257,7 @@ static void look_at(struct rdma_inst *in, struct search *s, const struct ifaddrs
 	struct ibv_port_attr port;
 	struct rdma_cm_id *id;
 
-	if (s->count == COLL_RDMA_PORTS_MAX)
+	if (s->count == COLL_IB_PORTS_MAX)
 		return;
 	memset(c, 0, sizeof(*c));
 	memcpy(&c->address, i->ifa_addr, four ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6));
@@ -318,7 +318,7 @@ static struct candidate *nearest(struct search *s)
 	return best;
 }
 
-static const char *reason(struct rdma_inst *in, struct search *s, const struct coll_rdma_port *p)
+static const char *reason(struct rdma_inst *in, struct search *s, const struct coll_ib_port *p)
 {
 	const char *list = in->env.setting(in->env.ctx, "COLL_RDMA_DEVICE");
 	const struct candidate *c = found_before(s, p->device, p->number);
@@ -334,7 +334,7 @@ static const char *reason(struct rdma_inst *in, struct search *s, const struct c
 static void tell_others(struct rdma_inst *in, struct search *s)
 {
 	for (int i = 0; i < s->port_count; i++) {
-		const struct coll_rdma_port *p = &s->ports[i];
+		const struct coll_ib_port *p = &s->ports[i];
 		bool used = false;
 
 		for (unsigned k = 0; k < in->ports; k++)
@@ -385,7 +385,7 @@ coll_status coll_rdma_device_open(struct rdma_inst *in, char *why, size_t why_by
 	}
 	s->why = why;
 	s->why_bytes = why_bytes;
-	s->port_count = coll_rdma_ports_list(COLL_RDMA_SYS, s->ports, COLL_RDMA_PORTS_MAX);
+	s->port_count = coll_ib_ports_list(COLL_IB_SYS, s->ports, COLL_IB_PORTS_MAX);
 	read_rates(in, s);
 	for (int f = 0; f < 2; f++) /* an address of IPv6 where a port has none of IPv4 */
 		for (const struct ifaddrs *i = all; i; i = i->ifa_next)

@@ -10,13 +10,14 @@
  */
 #include "verbs.h"
 
-#include <dirent.h>
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
+
+#include "base/ib_ports.h"
 
 enum { DEVICES_MAX = 32 };
 
@@ -29,15 +30,9 @@ static struct {
 
 static bool any_device(void)
 {
-	DIR *d = opendir("/sys/class/infiniband");
-	const struct dirent *e;
-	bool found = false;
+	struct coll_ib_port port;
 
-	while (d && (e = readdir(d)))
-		found |= e->d_name[0] != '.';
-	if (d)
-		closedir(d);
-	return found;
+	return coll_ib_ports_list(COLL_IB_SYS, &port, 1) > 0;
 }
 
 static void *open_library(const char *name, int keep, char *why, size_t why_bytes)
