@@ -196,6 +196,7 @@ void coll_peer_link_forget(struct coll_peer_link *l)
 	l->lingering = l->notice = false;
 	l->why = COLL_OK;
 	l->cause[0] = '\0';
+	l->rails = 0;
 	atomic_store_explicit(&l->status, COLL_LINK_FREE, memory_order_release);
 }
 

@@ -32,6 +32,10 @@ struct coll_peer_link {
 	bool notice;                 /* link_down is owed */
 	coll_status why;
 	char cause[240];
+	/* Of the first rail (rails.h) of a link that is open: all of them, itself first. Written under the table's lock
+	 * and its own. */
+	unsigned rails; /* 0: not open */
+	struct coll_peer_link *rail[COLL_RAILS_MAX];
 };
 
 struct coll_link_table {
@@ -44,6 +48,7 @@ struct coll_link_table {
 	void *inst;
 	_Atomic uint32_t notices; /* raised with every notice */
 	_Atomic uint32_t stale;   /* raised when a link is to be looked at: it ended, or was closed */
+	_Atomic bool torn;        /* a link of several rails may have lost one */
 };
 
 /* begin makes a link of link_bytes, whose place was free until now, one that connects; both

@@ -74,7 +74,7 @@ void coll_rdma_channel_free_ring(struct rdma_channel *ch)
 coll_status coll_rdma_channel_open(void *link, const struct coll_channel_key *key, enum coll_direction dir,
                                    size_t slot_bytes, uint32_t slots, void **channel)
 {
-	struct rdma_link *l = coll_rdma_rails_of(link, key);
+	struct rdma_link *l = (struct rdma_link *)coll_link_rails_of(link, key);
 	const struct rdma_channel base = {.link = l, .dir = dir, .key = *key, .slot_bytes = slot_bytes, .slots = slots};
 	coll_status status;
 

@@ -39,7 +39,7 @@ coll_status coll_rdma_link_open(void *inst, const struct coll_process_id *peer, 
 {
 	struct rdma_inst *in = inst;
 	struct coll_rdma_peer_info target;
-	struct rdma_link *l;
+	struct coll_peer_link *l;
 	coll_status status;
 
 	if (atomic_load(&in->closed))
@@ -55,46 +55,6 @@ coll_status coll_rdma_link_open(void *inst, const struct coll_process_id *peer, 
 	coll_rdma_kick(in);
 	*link = l;
 	return COLL_OK;
-}
-
-/* One handle less; true: it was the last. The lock held. */
-static bool release(struct rdma_link *l)
-{
-	const struct coll_rdma_note bye = {.type = COLL_RDMA_NOTE_BYE};
-	const bool last = coll_peer_link_release(&l->inst->links, &l->base);
-
-	if (last)
-		atomic_fetch_add(&l->inst->lingering, 1);
-	if (last && l->state == LINK_UP) {
-		coll_rdma_tx_note(l, &bye);
-		coll_rdma_tx_push(l);
-	}
-	coll_rdma_link_leave(l);
-	return last;
-}
-
-void coll_rdma_link_close(void *link)
-{
-	struct rdma_link *l = link, *rail[RDMA_RAILS_MAX];
-	struct rdma_inst *in = l->inst;
-	unsigned count = 1;
-
-	/* All under the table's lock: who opens the link again meanwhile finds none of its rails in use. */
-	pthread_mutex_lock(&in->links.lock);
-	pthread_mutex_lock(&l->base.lock);
-	if (release(l)) {
-		count = l->rails;
-		memcpy(rail, l->rail, sizeof(rail));
-		l->rails = 0;
-	}
-	pthread_mutex_unlock(&l->base.lock);
-	for (unsigned i = 1; i < count; i++) {
-		pthread_mutex_lock(&rail[i]->base.lock);
-		release(rail[i]);
-		pthread_mutex_unlock(&rail[i]->base.lock);
-	}
-	pthread_mutex_unlock(&in->links.lock);
-	coll_rdma_kick(in);
 }
 
 /* ---- up ----------------------------------------------------------------------- */
@@ -151,8 +111,8 @@ void coll_rdma_link_fail(struct rdma_link *l, coll_status why, const char *forma
 		/* Once for all rails; rails_tear() looks at them. */
 		l->base.notice &= !l->down_told;
 		l->down_told = true;
-		if (l->rails > 1 || l->base.part > 0)
-			atomic_store(&l->inst->torn, true);
+		if (l->base.rails > 1 || l->base.part > 0)
+			atomic_store(&l->inst->links.torn, true);
 		stop(l, LINK_DOWN);
 	}
 	va_end(ap);

@@ -20,124 +20,77 @@
 #include "transports/rdma/rx.h"
 #include "transports/rdma/tx.h"
 
-/* ---- joining ---------------------------------------------------------------------- */
+/* ---- one link to those outside ---------------------------------------------------- */
 
-/* One that the peer has made already, or a new one; the table's lock held, so that it stays. What the peer has closed
- * meanwhile is none: its goodbye is read first. The first may be in use here already. */
-static struct rdma_link *take_rail(struct rdma_inst *in, const struct coll_process_id *peer, unsigned number)
+/* Where the connections go. */
+struct ways {
+	const struct coll_rdma_peer_info *peer;
+	struct coll_rdma_route route;
+};
+
+static void drain(struct coll_peer_link *base)
 {
-	struct rdma_link *r = (struct rdma_link *)coll_link_table_find(&in->links, peer, number);
-	bool usable = false;
+	struct rdma_link *r = (struct rdma_link *)base;
 
-	if (r) {
-		pthread_mutex_lock(&r->base.lock);
-		while (r->state == LINK_UP && coll_rdma_rx_poll(r) > 0)
-			;
-		usable = (r->base.opens == 0 || number == 0) && coll_peer_link_works(&r->base);
-		coll_rdma_link_leave(r);
-		pthread_mutex_unlock(&r->base.lock);
-	}
-	return usable ? r : (struct rdma_link *)coll_link_table_new(&in->links, peer, number);
+	while (r->state == LINK_UP && coll_rdma_rx_poll(r) > 0)
+		;
 }
 
 /* To the peer's port of its pair. */
-static void aim(struct rdma_link *r, const struct coll_rdma_peer_info *peer, const struct coll_rdma_route *route,
-                unsigned number)
+static void aim(struct coll_peer_link *base, const void *arg, unsigned number)
 {
-	struct rdma_port *port = &r->inst->port[route->rail[number].here];
+	const struct ways *ways = arg;
+	struct rdma_link *r = (struct rdma_link *)base;
+	struct rdma_port *port = &r->inst->port[ways->route.rail[number].here];
 
-	pthread_mutex_lock(&r->base.lock);
-	r->base.opens += number > 0; /* the first is counted by its users */
-	r->target = peer->port[route->rail[number].there];
+	r->target = ways->peer->port[ways->route.rail[number].there];
 	r->have_target = true;
 	if (!r->port)
 		r->port = port;
 	else if (r->port != port)
 		coll_rdma_link_fail(r, COLL_ERR_CORRUPT, "rdma: the peer has rail %u at %s, which belongs to %s",
 		                    number, r->port->where, port->where);
-	coll_rdma_link_leave(r);
-	pthread_mutex_unlock(&r->base.lock);
 }
 
-/* The rails of l, taken from now on; how many there are then, itself counted. */
-static unsigned take_rails(struct rdma_link *l, const struct coll_rdma_peer_info *peer,
-                           const struct coll_rdma_route *route, struct rdma_link *rail[RDMA_RAILS_MAX])
+static void bye(struct coll_peer_link *base)
 {
-	unsigned n = 0;
+	const struct coll_rdma_note note = {.type = COLL_RDMA_NOTE_BYE};
+	struct rdma_link *r = (struct rdma_link *)base;
 
-	for (; n < route->rails; n++) {
-		rail[n] = n == 0 ? l : take_rail(l->inst, &peer->id, n);
-		if (!rail[n])
-			break;
-		aim(rail[n], peer, route, n);
-	}
-	return n;
+	atomic_fetch_add(&r->inst->lingering, 1);
+	if (r->state != LINK_UP)
+		return;
+	coll_rdma_tx_note(r, &note);
+	coll_rdma_tx_push(r);
 }
 
-/* Count one handle more; l has its rails from the first on. False: some cannot be had. */
-static bool hold(struct rdma_link *l, const struct coll_rdma_peer_info *peer, const struct coll_rdma_route *route)
+static void leave(struct coll_peer_link *r)
 {
-	struct rdma_link *rail[RDMA_RAILS_MAX] = {l};
-	const bool first = l->rails == 0; /* written under the table's lock */
-	const unsigned count = first ? take_rails(l, peer, route, rail) : l->rails;
-
-	pthread_mutex_lock(&l->base.lock);
-	l->base.opens++;
-	if (first) {
-		memcpy(l->rail, rail, sizeof(rail));
-		l->rails = count;
-	}
-	pthread_mutex_unlock(&l->base.lock);
-	/* One that the peer made may have ended since it was taken. */
-	if (first && count > 1) {
-		atomic_store(&l->inst->torn, true);
-		atomic_fetch_add(&l->inst->links.notices, 1);
-	}
-	return count == route->rails;
+	coll_rdma_link_leave((struct rdma_link *)r);
 }
 
-coll_status coll_rdma_rails_open(struct rdma_inst *in, const struct coll_rdma_peer_info *peer, struct rdma_link **link)
-{
-	struct coll_rdma_route route;
-	struct rdma_link *l;
-	bool held;
+static const struct coll_link_rails_table rails_table = {drain, aim, bye, leave};
 
-	coll_rdma_route_find(&in->info, peer, &route);
-	if (route.rails == 0) {
+coll_status coll_rdma_rails_open(struct rdma_inst *in, const struct coll_rdma_peer_info *peer,
+                                 struct coll_peer_link **link)
+{
+	struct ways ways = {.peer = peer};
+
+	coll_rdma_route_find(&in->info, peer, &ways.route);
+	if (ways.route.rails == 0) {
 		rdma_log(in, COLL_LOG_ERROR, "[COLL-6506] rdma: no port of the peer is of the kind of one of ours");
 		return COLL_ERR_PEER_DEAD;
 	}
-	rdma_log(in, COLL_LOG_DEBUG, "rdma: a link of %u rails", route.rails);
-	pthread_mutex_lock(&in->links.lock);
-	l = take_rail(in, &peer->id, 0);
-	held = l && hold(l, peer, &route);
-	pthread_mutex_unlock(&in->links.lock);
-	if (l && !held)
-		coll_rdma_link_close(l);
-	*link = l;
-	return held ? COLL_OK : COLL_ERR_MEMORY;
+	rdma_log(in, COLL_LOG_DEBUG, "rdma: a link of %u rails", ways.route.rails);
+	return coll_link_rails_open(&in->links, &rails_table, &peer->id, ways.route.rails, &ways, link);
 }
 
-/* ---- one link to those outside ---------------------------------------------------- */
-
-struct rdma_link *coll_rdma_rails_of(struct rdma_link *l, const struct coll_channel_key *key)
+void coll_rdma_link_close(void *link)
 {
-	return l->rails > 1 ? l->rail[key->rail % l->rails] : l;
-}
+	struct rdma_inst *in = ((struct rdma_link *)link)->inst;
 
-/* Up when all are. A rail that is still connecting delays no other: the frames of its channels wait in its queue. */
-coll_status coll_rdma_rails_status(void *link)
-{
-	const struct rdma_link *l = link;
-	coll_status status = coll_peer_link_status(link);
-
-	for (unsigned i = 1; i < l->rails && (status == COLL_OK || status == COLL_AGAIN); i++) {
-		const coll_status s = coll_peer_link_status(l->rail[i]);
-
-		if (s != COLL_OK)
-			status = s;
-	}
-	return status;
+	coll_link_rails_close(&in->links, &rails_table, link);
+	coll_rdma_kick(in);
 }
 
 /* ---- the end ------------------------------------------------------------------------ */
@@ -146,8 +99,7 @@ void coll_rdma_rails_lost(struct rdma_link *l, uint32_t number)
 {
 	if (number < RDMA_RAILS_MAX)
 		l->lost = number + 1;
-	atomic_store(&l->inst->torn, true);
-	atomic_fetch_add(&l->inst->links.notices, 1);
+	coll_link_rails_notice(&l->inst->links);
 }
 
 struct break_of {
@@ -221,30 +173,23 @@ static void tell_users(struct rdma_link *l, unsigned count, const struct break_o
 	pthread_mutex_unlock(&l->base.lock);
 }
 
-/* The rails of a link stay while the table is locked: they are swept and used again under that lock only. */
+static void judge(struct coll_peer_link *const *base, unsigned count)
+{
+	struct rdma_link *const *rail = (struct rdma_link *const *)base;
+	struct break_of b = {0};
+
+	for (unsigned k = 0; k < count; k++)
+		look(rail[k], k, &b);
+	if (!b.any)
+		follow(rail, count, &b);
+	if (!b.any || (b.leaving && b.lost == 0))
+		return;
+	for (unsigned k = 0; k < count; k++)
+		tell_peer(rail[k], &b);
+	tell_users(rail[0], count, &b);
+}
+
 void coll_rdma_rails_tear(struct rdma_inst *in)
 {
-	if (!atomic_load_explicit(&in->torn, memory_order_relaxed) || !atomic_exchange(&in->torn, false))
-		return;
-	pthread_mutex_lock(&in->links.lock);
-	for (uint32_t i = 0; i < in->links.count; i++) {
-		struct rdma_link *l = (struct rdma_link *)in->links.at[i], *rail[RDMA_RAILS_MAX];
-		struct break_of b = {0};
-		unsigned count;
-
-		pthread_mutex_lock(&l->base.lock);
-		count = l->rails;
-		memcpy(rail, l->rail, sizeof(rail));
-		pthread_mutex_unlock(&l->base.lock);
-		for (unsigned k = 0; k < count && count > 1; k++)
-			look(rail[k], k, &b);
-		if (count > 1 && !b.any)
-			follow(rail, count, &b);
-		if (!b.any || (b.leaving && b.lost == 0))
-			continue;
-		for (unsigned k = 0; k < count; k++)
-			tell_peer(rail[k], &b);
-		tell_users(l, count, &b);
-	}
-	pthread_mutex_unlock(&in->links.lock);
+	coll_link_rails_look(&in->links, judge);
 }

@@ -4,16 +4,14 @@
 #ifndef COLL_TRANSPORTS_RDMA_RAILS_H
 #define COLL_TRANSPORTS_RDMA_RAILS_H
 
+#include "transports/common/rails.h"
 #include "transports/rdma/rdma.h"
 
 /* Find or make the link to a peer with all of its rails, and count one handle more. */
-coll_status coll_rdma_rails_open(struct rdma_inst *in, const struct coll_rdma_peer_info *peer, struct rdma_link **link);
-
-/* The rail that carries a channel; the same at both ends. */
-struct rdma_link *coll_rdma_rails_of(struct rdma_link *l, const struct coll_channel_key *key);
-
-/* The entry link_status: of all rails together. */
-coll_status coll_rdma_rails_status(void *link);
+coll_status coll_rdma_rails_open(struct rdma_inst *in, const struct coll_rdma_peer_info *peer,
+                                 struct coll_peer_link **link);
+/* The entry link_close. */
+void coll_rdma_link_close(void *link);
 
 /* The peer has lost this rail of the link. The lock of l, which is one of the others, is held. */
 void coll_rdma_rails_lost(struct rdma_link *l, uint32_t number);

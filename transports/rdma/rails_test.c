@@ -275,7 +275,7 @@ static void one_end_loses_a_rail(void)
 
 		open_job(2);
 		l = side[0].link;
-		r = l->rail[k];
+		r = (struct rdma_link *)l->base.rail[k];
 		pthread_mutex_lock(&r->base.lock);
 		coll_rdma_link_fail(r, COLL_ERR_PEER_DEAD, "rdma fabric%d: planted", k);
 		pthread_mutex_unlock(&r->base.lock);
@@ -294,7 +294,7 @@ static void the_other_rails_go_on_until_the_end(void)
 
 	open_job(2);
 	l = side[0].link;
-	r = l->rail[1];
+	r = (struct rdma_link *)l->base.rail[1];
 	pthread_mutex_lock(&r->base.lock);
 	coll_rdma_link_fail(r, COLL_ERR_PEER_DEAD, "rdma fabric1: planted");
 	pthread_mutex_unlock(&r->base.lock);

@@ -214,10 +214,6 @@ struct rdma_link {
 	enum rdma_state state;
 	bool buried; /* everything of a broken connection is settled */
 
-	/* Of the first rail, which users hold; written under the table's lock and the link's, when the link is opened
-	 * and closed. A rail is in use from then on until its own link is closed. */
-	struct rdma_link *rail[RDMA_RAILS_MAX];
-	unsigned rails; /* 0: not open */
 	bool down_told; /* its users know, or will, that it has broken */
 	/* Of each: 1 + the number of the rail that the peer has lost, and whether it was told of one here. */
 	unsigned lost;
@@ -293,7 +289,6 @@ struct rdma_inst {
 	struct coll_link_table links;
 	struct coll_reactor service;
 	uint64_t liveness_ns;
-	_Atomic bool torn; /* a link of several rails may have lost one */
 
 	pthread_mutex_t arm_lock;
 	_Atomic uint32_t armed;

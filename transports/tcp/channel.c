@@ -208,7 +208,7 @@ static coll_status open_receiver(struct tcp_link *l, const struct tcp_channel *b
 coll_status coll_tcp_channel_open(void *link, const struct coll_channel_key *key, enum coll_direction dir,
                                   size_t slot_bytes, uint32_t slots, void **channel)
 {
-	struct tcp_link *l = coll_tcp_rails_of(link, key);
+	struct tcp_link *l = (struct tcp_link *)coll_link_rails_of(link, key);
 	const struct tcp_channel base = {.link = l, .dir = dir, .key = *key, .slot_bytes = slot_bytes, .slots = slots};
 	coll_status status;
 

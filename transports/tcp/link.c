@@ -64,7 +64,7 @@ coll_status coll_tcp_link_open(void *inst, const struct coll_process_id *peer, c
 {
 	struct tcp_inst *in = inst;
 	struct coll_tcp_address target;
-	struct tcp_link *l;
+	struct coll_peer_link *l;
 	coll_status status;
 
 	if (atomic_load(&in->closed))
@@ -80,46 +80,6 @@ coll_status coll_tcp_link_open(void *inst, const struct coll_process_id *peer, c
 	coll_reactor_kick(&in->service);
 	*link = l;
 	return COLL_OK;
-}
-
-/* One handle less; at the last, say goodbye. Its lock held. */
-static bool release(struct tcp_link *l)
-{
-	struct coll_tcp_head bye = {.type = COLL_TCP_BYE};
-	const bool last = coll_peer_link_release(&l->inst->links, &l->base);
-
-	if (last && (l->state == LINK_UP || l->state == LINK_CONNECTING)) {
-		coll_tcp_tx_control(l, &bye);
-		coll_tcp_tx_flush(l);
-		/* The rest of the flush, and the peer's end, are service()'s. */
-	}
-	coll_tcp_link_work(l);
-	return last;
-}
-
-void coll_tcp_link_close(void *link)
-{
-	struct tcp_link *l = link, *rail[TCP_RAILS_MAX];
-	struct tcp_inst *in = l->inst;
-	unsigned count = 1;
-
-	/* All under the table's lock: who opens the link again meanwhile would find rails that are still held, and take
-	 * others that the peer does not know. */
-	pthread_mutex_lock(&in->links.lock);
-	pthread_mutex_lock(&l->base.lock);
-	if (release(l)) {
-		count = l->rails;
-		memcpy(rail, l->rail, sizeof(rail));
-		l->rails = 0;
-	}
-	pthread_mutex_unlock(&l->base.lock);
-	for (unsigned i = 1; i < count; i++) {
-		pthread_mutex_lock(&rail[i]->base.lock);
-		release(rail[i]);
-		pthread_mutex_unlock(&rail[i]->base.lock);
-	}
-	pthread_mutex_unlock(&in->links.lock);
-	coll_reactor_kick(&in->service);
 }
 
 /* ---- up -------------------------------------------------------------------- */
@@ -382,12 +342,12 @@ static void stop(struct tcp_link *l, enum tcp_state state)
 		close(l->fd); /* leaves both epoll sets: the descriptor has no duplicate */
 	l->fd = -1;
 	fail_cookies(l);
-	if (l->rails > 1 && l->base.notice) {
+	if (l->base.rails > 1 && l->base.notice) {
 		l->base.notice = false;
 		l->unjudged = true;
 	}
-	if (l->rails > 1 || l->base.part > 0)
-		atomic_store(&in->torn, true);
+	if (l->base.rails > 1 || l->base.part > 0)
+		atomic_store(&in->links.torn, true);
 	coll_reactor_kick(&in->service);
 	coll_tcp_wake(in);
 }

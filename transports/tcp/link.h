@@ -8,7 +8,6 @@
 
 coll_status coll_tcp_link_open(void *inst, const struct coll_process_id *peer, const void *address, size_t len_bytes,
                                void **link);
-void coll_tcp_link_close(void *link);
 
 /* For the table: l connects from now on. */
 bool coll_tcp_link_begin(void *inst, struct coll_peer_link *l);

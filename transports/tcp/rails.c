@@ -24,6 +24,7 @@
 #include "transports/tcp/link.h"
 #include "transports/tcp/pairs.h"
 #include "transports/tcp/rx.h"
+#include "transports/tcp/tx.h"
 
 bool coll_tcp_rails_parse(const char *text, unsigned *sockets)
 {
@@ -71,87 +72,50 @@ static void aim(struct tcp_link *r, const struct coll_tcp_address *target, const
 		prefer(r, p);
 }
 
-/* One that the peer has made already, or a new one, locked; the table's lock held. What the peer
- * has closed meanwhile is none: its goodbye is read first. The first may be in use here already. */
-static struct tcp_link *take_rail(struct tcp_inst *in, const struct coll_process_id *peer, unsigned number)
-{
-	struct tcp_link *r = (struct tcp_link *)coll_link_table_find(&in->links, peer, number);
-
-	if (r != NULL) {
-		pthread_mutex_lock(&r->base.lock);
-		while (r->state == LINK_UP && coll_tcp_rx(r, 1 << 20) > 0)
-			;
-		coll_tcp_link_work(r);
-		if ((r->base.opens == 0 || number == 0) && coll_peer_link_works(&r->base))
-			return r;
-		pthread_mutex_unlock(&r->base.lock);
-	}
-	r = (struct tcp_link *)coll_link_table_new(&in->links, peer, number);
-	if (r != NULL)
-		pthread_mutex_lock(&r->base.lock);
-	return r;
-}
-
 /* Where the sockets go. */
 struct way {
 	struct coll_tcp_address target;
 	struct coll_tcp_route route;
 };
 
-static const struct coll_tcp_pair *pair_of(const struct way *way, unsigned number)
+static void aim_rail(struct coll_peer_link *r, const void *ways, unsigned number)
 {
-	return way->route.paired ? &way->route.pair[number] : NULL;
+	const struct way *way = ways;
+
+	aim((struct tcp_link *)r, &way->target, way->route.paired ? &way->route.pair[number] : NULL);
 }
 
-/* The rails of l but the first, taken from now on; how many there are then, itself counted. The
- * table's lock held, so that l stays though its own is not. */
-static unsigned take_rails(struct tcp_link *l, const struct way *way, struct tcp_link *rail[TCP_RAILS_MAX])
+static void drain(struct coll_peer_link *base)
 {
-	unsigned n = 1;
+	struct tcp_link *r = (struct tcp_link *)base;
 
-	rail[0] = l;
-	while (n < way->route.sockets) {
-		struct tcp_link *r = take_rail(l->inst, &l->base.peer, n);
-
-		if (r == NULL)
-			break;
-		aim(r, &way->target, pair_of(way, n));
-		r->base.opens = 1;
-		rail[n++] = r;
-		pthread_mutex_unlock(&r->base.lock);
-	}
-	return n;
+	while (r->state == LINK_UP && coll_tcp_rx(r, 1 << 20) > 0)
+		;
 }
 
-/* Count one handle more; l has its rails from the first on. False: some cannot be had. */
-static bool hold(struct tcp_link *l, const struct way *way)
+static void leave(struct coll_peer_link *r)
 {
-	struct tcp_link *rail[TCP_RAILS_MAX] = {l};
-	const bool first = l->rails == 0; /* written under the table's lock */
-	const unsigned count = first ? take_rails(l, way, rail) : l->rails;
-
-	pthread_mutex_lock(&l->base.lock);
-	l->base.opens++;
-	if (first) {
-		aim(l, &way->target, pair_of(way, 0));
-		memcpy(l->rail, rail, sizeof(rail));
-		l->rails = count;
-	}
-	pthread_mutex_unlock(&l->base.lock);
-	/* One that the peer made may have ended since it was taken. */
-	if (first && count > 1) {
-		atomic_store(&l->inst->torn, true);
-		atomic_fetch_add(&l->inst->links.notices, 1);
-	}
-	return !first || count == way->route.sockets;
+	coll_tcp_link_work((struct tcp_link *)r);
 }
+
+/* The rest of the flush, and the peer's end, are service()'s. */
+static void bye(struct coll_peer_link *base)
+{
+	struct tcp_link *r = (struct tcp_link *)base;
+	struct coll_tcp_head head = {.type = COLL_TCP_BYE};
+
+	if (r->state != LINK_UP && r->state != LINK_CONNECTING)
+		return;
+	coll_tcp_tx_control(r, &head);
+	coll_tcp_tx_flush(r);
+}
+
+static const struct coll_link_rails_table rails_table = {drain, aim_rail, bye, leave};
 
 coll_status coll_tcp_rails_open(struct tcp_inst *in, const struct coll_process_id *peer,
-                                const struct coll_tcp_address *target, struct tcp_link **link)
+                                const struct coll_tcp_address *target, struct coll_peer_link **link)
 {
 	struct way way = {.target = *target};
-	struct tcp_link *l;
-	bool held;
 
 	coll_tcp_route_find(&in->address, target, in->sockets, &way.route);
 	coll_tcp_address_order(&in->address, &way.target);
@@ -161,38 +125,15 @@ coll_status coll_tcp_rails_open(struct tcp_inst *in, const struct coll_process_i
 	}
 	if (way.route.paired)
 		tcp_log(in, COLL_LOG_DEBUG, "tcp: a link of %u sockets", way.route.sockets);
-	pthread_mutex_lock(&in->links.lock);
-	l = take_rail(in, peer, 0);
-	if (l != NULL)
-		pthread_mutex_unlock(&l->base.lock);
-	held = l != NULL && hold(l, &way);
-	pthread_mutex_unlock(&in->links.lock);
-	if (l != NULL && !held)
-		coll_tcp_link_close(l);
-	*link = l;
-	return held ? COLL_OK : COLL_ERR_MEMORY;
+	return coll_link_rails_open(&in->links, &rails_table, peer, way.route.sockets, &way, link);
 }
 
-/* ---- one link to those outside -------------------------------------------------- */
-
-struct tcp_link *coll_tcp_rails_of(struct tcp_link *l, const struct coll_channel_key *key)
+void coll_tcp_link_close(void *link)
 {
-	return l->rails > 1 ? l->rail[key->rail % l->rails] : l;
-}
+	struct tcp_inst *in = ((struct tcp_link *)link)->inst;
 
-/* A rail that is still connecting delays no other: the frames of its channels wait in its queue. */
-coll_status coll_tcp_rails_status(void *link)
-{
-	const struct tcp_link *l = link;
-	coll_status status = coll_peer_link_status(link);
-
-	for (unsigned i = 1; i < l->rails && (status == COLL_OK || status == COLL_AGAIN); i++) {
-		const coll_status s = coll_peer_link_status(l->rail[i]);
-
-		if (s != COLL_OK && s != COLL_AGAIN)
-			status = s;
-	}
-	return status;
+	coll_link_rails_close(&in->links, &rails_table, link);
+	coll_reactor_kick(&in->service);
 }
 
 /* ---- the end ---------------------------------------------------------------------- */
@@ -277,8 +218,9 @@ static void announce(struct tcp_link *l, const struct break_of *b)
 	pthread_mutex_unlock(&l->base.lock);
 }
 
-static void judge(struct tcp_link *const *rail, unsigned count)
+static void judge(struct coll_peer_link *const *base, unsigned count)
 {
+	struct tcp_link *const *rail = (struct tcp_link *const *)base;
 	struct break_of b = {0};
 	bool judged;
 
@@ -299,23 +241,7 @@ static void judge(struct tcp_link *const *rail, unsigned count)
 	announce(rail[0], &b);
 }
 
-/* The rails of a link stay while the table is locked: they are swept and used again under
- * that lock only. */
 void coll_tcp_rails_tear(struct tcp_inst *in)
 {
-	if (!atomic_load_explicit(&in->torn, memory_order_relaxed) || !atomic_exchange(&in->torn, false))
-		return;
-	pthread_mutex_lock(&in->links.lock);
-	for (uint32_t i = 0; i < in->links.count; i++) {
-		struct tcp_link *l = (struct tcp_link *)in->links.at[i], *rail[TCP_RAILS_MAX];
-		unsigned count;
-
-		pthread_mutex_lock(&l->base.lock);
-		count = l->rails;
-		memcpy(rail, l->rail, sizeof(rail));
-		pthread_mutex_unlock(&l->base.lock);
-		if (count > 1)
-			judge(rail, count);
-	}
-	pthread_mutex_unlock(&in->links.lock);
+	coll_link_rails_look(&in->links, judge);
 }

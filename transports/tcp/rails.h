@@ -4,17 +4,14 @@
 #ifndef COLL_TRANSPORTS_TCP_RAILS_H
 #define COLL_TRANSPORTS_TCP_RAILS_H
 
+#include "transports/common/rails.h"
 #include "transports/tcp/tcp.h"
 
 /* Find or make the link to a peer with all of its rails, and count one handle more. */
 coll_status coll_tcp_rails_open(struct tcp_inst *in, const struct coll_process_id *peer,
-                                const struct coll_tcp_address *target, struct tcp_link **link);
-
-/* The rail that carries a channel; the same at both ends. */
-struct tcp_link *coll_tcp_rails_of(struct tcp_link *l, const struct coll_channel_key *key);
-
-/* The entry link_status: of all rails together. */
-coll_status coll_tcp_rails_status(void *link);
+                                const struct coll_tcp_address *target, struct coll_peer_link **link);
+/* The entry link_close. */
+void coll_tcp_link_close(void *link);
 
 /* One rail has broken: so do the others, and the link. No lock held. */
 void coll_tcp_rails_tear(struct tcp_inst *in);

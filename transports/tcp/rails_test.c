@@ -9,6 +9,8 @@
 #include "transports/tcp/rx.h"
 #include "transports/tcp/tx.h"
 
+#define RAIL(l, k) ((struct tcp_link *)(l)->base.rail[k])
+
 enum { SLOT = 4096, SLOTS = 4, RAILS = 3 };
 
 TEST(rails, the_setting_is_checked)
@@ -55,8 +57,8 @@ static void open_link(struct pair *p, int i)
 
 static bool all_up(const struct tcp_link *l)
 {
-	for (unsigned i = 0; i < l->rails; i++)
-		if (coll_peer_link_status(l->rail[i]) != COLL_OK)
+	for (unsigned i = 0; i < l->base.rails; i++)
+		if (coll_peer_link_status(l->base.rail[i]) != COLL_OK)
 			return false;
 	return true;
 }
@@ -133,15 +135,15 @@ TEST(rails, windows_are_spread_over_the_sockets)
 	struct lane lane[RAILS];
 
 	REQUIRE(pair_open(&p));
-	CHECK(p.link[0]->rails == RAILS && p.link[1]->rails == RAILS);
+	CHECK(p.link[0]->base.rails == RAILS && p.link[1]->base.rails == RAILS);
 	for (unsigned w = 0; w < RAILS; w++)
 		lane[w] = lane_open(&p, 1, (uint16_t)w);
 	for (uint64_t n = 0; n < 30; n++)
 		pass(&p, &lane[n % RAILS], n);
 	for (unsigned i = 0; i < RAILS; i++) {
-		CHECK(p.link[0]->rail[i]->data_out == 10 && p.link[1]->rail[i]->data_in == 10, "socket %u", i);
+		CHECK(RAIL(p.link[0], i)->data_out == 10 && RAIL(p.link[1], i)->data_in == 10, "socket %u", i);
 		for (unsigned k = 0; k < i; k++)
-			CHECK(p.link[0]->rail[i]->fd != p.link[0]->rail[k]->fd);
+			CHECK(RAIL(p.link[0], i)->fd != RAIL(p.link[0], k)->fd);
 	}
 	for (unsigned w = 0; w < RAILS; w++)
 		lane_close(&p, &lane[w]);
@@ -163,7 +165,7 @@ TEST(rails, one_that_breaks_ends_the_link_once)
 			lane[w] = lane_open(&p, 1, (uint16_t)w);
 			CHECK(p.s[1].t->recv_into(lane[w].rx, into[w], NULL, &expect, &cookie[w]) == COLL_OK);
 		}
-		shutdown(p.link[0]->rail[i]->fd, SHUT_RDWR);
+		shutdown(RAIL(p.link[0], i)->fd, SHUT_RDWR);
 		CHECK(BOTH(&p, p.s[0].downs > 0 && p.s[1].downs > 0), "socket %u", i);
 		for (unsigned k = 0; k < 2; k++) {
 			char name[20];
@@ -396,7 +398,7 @@ static void fill_sockets(struct jam *j)
 	const int bytes = 4096;
 
 	for (unsigned k = 0; k < 2; k++) {
-		const struct tcp_link *rail = j->p.link[0]->rail[2 * k];
+		const struct tcp_link *rail = RAIL(j->p.link[0], 2 * k);
 
 		setsockopt(rail->fd, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof(bytes));
 		for (uint64_t n = 0; n < SLOTS; n++)
@@ -445,7 +447,7 @@ TEST(rails, the_lost_rail_is_named_behind_full_sockets)
 
 	REQUIRE(jam_open(&j));
 	fill_sockets(&j);
-	fd = lose(j.p.link[0]->rail[1]);
+	fd = lose(RAIL(j.p.link[0], 1));
 	CHECK(UNTIL(&j.p.s[0], j.p.s[0].downs == 1));
 	names_the_second(&j);
 	close(fd);
@@ -461,7 +463,7 @@ TEST(rails, the_lost_rail_is_named_while_the_peer_sends)
 	REQUIRE(jam_open(&j));
 	for (unsigned k = 0; k < 2; k++)
 		send_long(&j.p.s[0], &j.lane[0][k], 0, LONG / 4);
-	fd = lose(j.p.link[0]->rail[1]);
+	fd = lose(RAIL(j.p.link[0], 1));
 	CHECK(UNTIL(&j.p.s[0], j.p.s[0].downs == 1));
 	for (unsigned k = 0; k < 2; k++)
 		send_long(&j.p.s[1], &j.lane[1][k], 0, LONG / 4);
@@ -481,7 +483,7 @@ TEST(rails, sockets_that_stay_full_are_closed)
 	REQUIRE(jam_open(&j));
 	fill_sockets(&j);
 	since = coll_clock_ns();
-	fd = lose(j.p.link[0]->rail[1]);
+	fd = lose(RAIL(j.p.link[0], 1));
 	CHECK(UNTIL(&s[0], s[0].downs == 1));
 	CHECK(UNTIL(&s[0], s[0].in->closing_count == 0));
 	CHECK(coll_clock_ns() - since >= COLL_DELAY_NS(TCP_UNACKNOWLEDGED), "after %u ms",
@@ -532,12 +534,12 @@ TEST(rails, the_cause_is_found_once)
 	l = raw_link(&s, 2, 1);
 	REQUIRE(UNTIL(&s, all_up(l)));
 	close(p[1].fd);
-	pthread_mutex_lock(&l->rail[1]->base.lock);
-	while (l->rail[1]->state == LINK_UP)
-		coll_tcp_rx(l->rail[1], 1 << 20);
-	pthread_mutex_unlock(&l->rail[1]->base.lock);
+	pthread_mutex_lock(&RAIL(l, 1)->base.lock);
+	while (RAIL(l, 1)->state == LINK_UP)
+		coll_tcp_rx(RAIL(l, 1), 1 << 20);
+	pthread_mutex_unlock(&RAIL(l, 1)->base.lock);
 	for (int i = 0; i < 3; i++) {
-		atomic_store(&s.in->torn, true);
+		atomic_store(&s.in->links.torn, true);
 		coll_tcp_rails_tear(s.in);
 	}
 	CHECK(UNTIL(&s, s.downs == 1) && strncmp(s.cause, "rail 2 of 3: ", 13) == 0 && !strstr(s.cause + 1, "rail "),

@@ -251,10 +251,6 @@ struct tcp_link {
 	bool sourced;      /* the first of target is reached from source */
 	struct coll_tcp_candidate source;
 
-	/* Of a link that is open, at its first rail: all of them, itself first. Written under
-	 * links.lock and its own, by link_open and link_close. */
-	unsigned rails; /* 0: not open */
-	struct tcp_link *rail[TCP_RAILS_MAX];
 	char last_error[128];
 
 	/* counters for tests and reports, link's lock */
@@ -271,7 +267,6 @@ struct tcp_inst {
 	unsigned sockets; /* of a link; 0: by the interfaces */
 	int buffer_bytes; /* 0: the kernel's own */
 	_Atomic bool closed;
-	_Atomic bool torn; /* a link of several rails may have lost one */
 
 	int listen_fd;
 	int data_epoll;
