@@ -78,7 +78,7 @@ def named(message):
 class Job:
     """One start of `rounds`, its board, and what has been seen of it."""
 
-    def __init__(self, build, ranks, transport, by_hand, arguments, settings, seed):
+    def __init__(self, build, ranks, transport, by_hand, arguments, settings, seed, network=(NAMESPACES, "10.91.7.1")):
         self.ranks, self.by_hand = ranks, by_hand
         self.directory = tempfile.mkdtemp(prefix="coll-soak.")
         path = os.path.join(self.directory, "board")
@@ -90,10 +90,10 @@ class Job:
         env = {k: v for k, v in os.environ.items() if not k.startswith("COLL_")}
         env.update(settings, COLL_TRANSPORTS={"shm": "shm", "tcp": "tcp"}.get(transport, ""))
         program = [f"{build}/tests/{Job.program}", path, str(seed)] + arguments
-        program += {"mixed": ["hosts=2"], "netns": [f"netns={NAMESPACES}"]}.get(transport, [])
+        program += {"mixed": ["hosts=2"], "netns": [f"netns={network[0]}"]}.get(transport, [])
         self.started = []
         if by_hand:
-            host = "10.91.7.1" if transport == "netns" else "127.0.0.1"
+            host = network[1] if transport == "netns" else "127.0.0.1"
             port = 21000 + Job.count % 9000 if transport == "netns" else free_port()
             Job.count += 1
             for r in range(ranks):
@@ -557,4 +557,5 @@ def main():
         shutil.rmtree(tempfile.gettempdir())
 
 
-sys.exit(main())
+if __name__ == "__main__":
+    sys.exit(main())
