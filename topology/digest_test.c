@@ -41,13 +41,11 @@ static int in_turn(int c, int t, int cores)
 
 static int side_by_side(int c, int t, int cores)
 {
-	(void)cores;
 	return c * 4 + t;
 }
 
 static int at_random(int c, int t, int cores)
 {
-	(void)cores;
 	return (int)(coll_mix64((uint64_t)(c * 8 + t)) % COLL_GRAPH_PUS_MAX);
 }
 

@@ -24,7 +24,6 @@ static int owner(uint64_t at)
 static coll_status move(struct coll_device *d, coll_device_stream s, const struct coll_device_piece *pieces,
                         int npieces, uint64_t guard)
 {
-	(void)d, (void)s, (void)guard;
 	for (int i = 0; i < npieces && owner(pieces[i].src) >= 0 && nseen < RANKS; i++)
 		seen[nseen++] = owner(pieces[i].src);
 	return COLL_OK;
@@ -34,7 +33,6 @@ static coll_status reduce(struct coll_device *d, coll_device_stream s, const str
                           const uint64_t *in, int nin, size_t count, const struct coll_device_places *where,
                           uint64_t guard)
 {
-	(void)d, (void)s, (void)out, (void)count, (void)where, (void)guard;
 	enqueued = r->op;
 	for (int i = 0; i < nin && nseen < RANKS; i++)
 		seen[nseen++] = owner(in[i]);
@@ -44,7 +42,6 @@ static coll_status reduce(struct coll_device *d, coll_device_stream s, const str
 static coll_status exchange(struct coll_device *d, coll_device_stream s, const struct coll_device_word *writes,
                             int nwrites, const struct coll_device_word *waits, int nwaits)
 {
-	(void)d, (void)s, (void)writes, (void)nwrites, (void)waits, (void)nwaits;
 	return COLL_OK;
 }
 

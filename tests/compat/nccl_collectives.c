@@ -123,7 +123,6 @@ static double reduced(const struct test *t, size_t i)
 
 static double all_reduced(const struct test *t, int rank, size_t i)
 {
-	(void)rank;
 	return reduced(t, i);
 }
 
@@ -135,19 +134,16 @@ static double scattered(const struct test *t, int rank, size_t i)
 /* What is copied. */
 static double own(const struct test *t, int rank, size_t i)
 {
-	(void)t;
 	return (double)((i * 7 + (size_t)rank * 3) % 5);
 }
 
 static double of_root(const struct test *t, int rank, size_t i)
 {
-	(void)rank;
 	return own(t, t->root, i);
 }
 
 static double of_all(const struct test *t, int rank, size_t i)
 {
-	(void)rank;
 	return own(t, (int)(i / t->count), i % t->count);
 }
 

@@ -463,7 +463,6 @@ static void *abort_child(void *arg)
 {
 	ncclComm_t child;
 
-	(void)arg;
 	while (!(child = atomic_load(&half_made)))
 		usleep(1000);
 	usleep(50000); /* so that the split most likely waits; it makes no difference to the checks */

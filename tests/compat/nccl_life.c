@@ -492,7 +492,6 @@ static struct {
 
 static void *abort_it(void *arg)
 {
-	(void)arg;
 	while (!atomic_load(&pending.begun))
 		usleep(1000);
 	usleep(50000); /* so that the call is most likely waiting; it makes no difference to the checks */
@@ -550,7 +549,6 @@ static void *ask(void *arg)
 {
 	ncclResult_t e;
 
-	(void)arg;
 	while (!atomic_load(&pending.ended))
 		ncclCommGetAsyncError(pending.comm, &e);
 	return NULL;
@@ -603,7 +601,6 @@ static void *create_alone(void *arg)
 	ncclComm_t comm = NULL;
 	ncclResult_t r;
 
-	(void)arg;
 	use_device(0);
 	must(ncclGroupStart(), "group");
 	must(ncclCommInitRank(&comm, 2, id, 0), "init");

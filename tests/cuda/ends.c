@@ -5,6 +5,7 @@
  * usage: ends FILE-OF-THE-STAND-IN [PART-OF-A-TEST'S-NAME]
  */
 #include "job.h"
+#include "tests/seconds.h"
 
 #include <sys/mman.h>
 #include <time.h>
@@ -16,14 +17,6 @@
 enum coll_planted coll_planted;
 
 enum { COUNT = 1000, LONG = 100000, LIMIT_S = 60 };
-
-static double now_s(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
 
 /* The context of the library's device, for calls of the driver by this thread. */
 static void bind(const struct job_rank *r)
@@ -452,7 +445,6 @@ static void create_without_memops(const void *arg, int child)
 	coll_comm *comm = NULL;
 	coll_status st;
 
-	(void)arg, (void)child;
 	setenv("SOFTCUDA_NO_MEMOPS", "1", 1);
 	cfg.log = job_quiet;
 	st = coll_comm_create_all(&comm, 1, &cfg);

@@ -98,7 +98,6 @@ static inline void job_environment(const struct job_work *w, int rank)
 /* The errors are wanted, and reports of sanitizers are not hidden. */
 static inline void job_quiet(void *arg, int level, const char *line)
 {
-	(void)arg, (void)level, (void)line;
 }
 
 static inline void job_process(const void *arg, int rank)
@@ -178,7 +177,6 @@ static inline void job_threads_in_child(const void *arg, int child)
 	struct job_rank first = {.page = job_page};
 	coll_config cfg = COLL_CONFIG_INIT;
 
-	(void)child;
 	job_environment(w, 0);
 	cfg.log = job_quiet;
 	if (!job_ok(&first, coll_comm_create_all(comms, w->size, &cfg), "creation"))

@@ -16,6 +16,7 @@
 #include "coll/coll.h"
 #include "cuda_user.h"
 #include "tests/plain.h"
+#include "tests/seconds.h"
 
 enum { RANKS = 4, LONG = 3 << 20 };
 
@@ -319,14 +320,6 @@ TEST(mapped, calls_that_differ_are_named)
 	lose_all(ranks, 2);
 }
 
-static double seconds(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
-
 /* The other rank never comes. */
 TEST(mapped, an_abort_releases_a_stream)
 {
@@ -343,10 +336,10 @@ TEST(mapped, an_abort_releases_a_stream)
 	CHECK(coll_all_reduce(ranks[0].in, ranks[0].out, count, COLL_F32, COLL_SUM, ranks[0].comm, ranks[0].stream) ==
 	      COLL_OK);
 	CHECK(coll_stream_wait(ranks[0].stream, 50) == COLL_AGAIN);
-	since = seconds();
+	since = now_s();
 	CHECK(coll_comm_abort(ranks[0].comm, "enough") == COLL_OK);
 	CHECK(coll_stream_wait(ranks[0].stream, -1) == COLL_ERR_ABORTED);
-	CHECK(seconds() - since < 5, "%g s", seconds() - since);
+	CHECK(now_s() - since < 5, "%g s", now_s() - since);
 	/* The stream goes on, and nothing was written. */
 	CHECK(cuda_user_read(scratch(), ranks[0].out, count * sizeof(float)));
 	for (size_t i = 0; i < count; i++)

@@ -20,7 +20,6 @@ static void blend(void *arg, const void *left, void *inout, size_t count, coll_d
 	const double *a = left;
 	double *b = inout;
 
-	(void)arg, (void)type;
 	for (size_t i = 0; i < count; i++)
 		b[i] = (a[i] + b[i]) * 0.7;
 }
@@ -41,7 +40,6 @@ static void compose(void *arg, const void *left, void *inout, size_t count, coll
 	const struct map *a = left;
 	struct map *b = inout;
 
-	(void)arg, (void)type;
 	for (size_t i = 0; i < count; i++)
 		b[i] = composed(a[i], b[i]);
 }

@@ -16,6 +16,7 @@
 #include "device/kernels.h"
 #include "tests/cuda/driver.h"
 #include "tests/plain.h"
+#include "tests/seconds.h"
 
 enum { PAGE = 4096, BATCH = 20 };
 
@@ -26,14 +27,6 @@ static struct shared {
 
 static double seconds = 60, least = 0;
 static pid_t child;
-
-static double now(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
 
 static bool open_device(CUstream *s, CUdeviceptr *page)
 {
@@ -60,10 +53,10 @@ static int wait_for_word(void)
 	atomic_store(&shared->waits, 1);
 	while (!atomic_load(&shared->word))
 		usleep(1000);
-	begin = now();
+	begin = now_s();
 	if (DRIVER(cuStreamSynchronize)(s) != 0)
 		return 1;
-	atomic_store(&shared->drain_us, (uint32_t)((now() - begin) * 1e6));
+	atomic_store(&shared->drain_us, (uint32_t)((now_s() - begin) * 1e6));
 	atomic_store(&shared->drained, 1);
 	return 0;
 }
@@ -71,7 +64,7 @@ static int wait_for_word(void)
 /* Kernels per second. */
 static double compute(CUfunction kernel, CUstream s, CUdeviceptr memory, uint64_t bytes, double for_s)
 {
-	const double begin = now();
+	const double begin = now_s();
 	struct coll_kernel_launch l;
 	void *args[] = {&l.args};
 	long done = 0;
@@ -84,8 +77,8 @@ static double compute(CUfunction kernel, CUstream s, CUdeviceptr memory, uint64_
 		if (DRIVER(cuStreamSynchronize)(s) != 0)
 			return 0;
 		done += BATCH;
-	} while (now() - begin < for_s);
-	return (double)done / (now() - begin);
+	} while (now_s() - begin < for_s);
+	return (double)done / (now_s() - begin);
 }
 
 static void a_pending_wait_takes_nothing(void)

@@ -136,5 +136,4 @@ coll_status coll_comm_fabric_init(struct coll_comm *comm, struct coll_comm_fabri
 
 void coll_comm_fabric_close(struct coll_comm_fabric *f)
 {
-	(void)f;
 }

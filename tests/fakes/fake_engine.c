@@ -71,8 +71,6 @@ coll_status coll_run_start(struct coll_run *run, const struct coll_fabric *fabri
 
 void coll_run_begun(struct coll_run *run, const struct coll_intra_state *state)
 {
-	(void)run;
-	(void)state;
 }
 
 void coll_run_restart(struct coll_run *run, const void *in, void *out, uint64_t sequence)
@@ -145,12 +143,10 @@ void coll_device_error(struct coll_device *d, struct coll_error_box *box)
 
 void coll_device_hold(struct coll_device *d, const _Atomic uint32_t *word, uint32_t value)
 {
-	(void)d, (void)word, (void)value;
 }
 
 bool coll_device_is_held(const struct coll_device *d)
 {
-	(void)d;
 	return false;
 }
 

@@ -89,10 +89,6 @@ WEAK bool coll_mapped_waits_for_stream(const struct coll_comm *comm, const struc
 WEAK bool coll_mapped_copy(struct coll_mapped *d, const struct coll_job *job, const struct coll_mapped_call *call,
                            struct coll_intra_state *s)
 {
-	(void)d;
-	(void)job;
-	(void)call;
-	(void)s;
 	return false;
 }
 
@@ -106,7 +102,6 @@ WEAK void coll_mapped_destroy(struct coll_comm *comm, bool stuck, struct coll_de
 
 WEAK int coll_mapped_left_word(const struct coll_comm *comm, struct coll_device_word *word)
 {
-	(void)comm, (void)word;
 	return 0;
 }
 
@@ -151,6 +146,5 @@ WEAK void coll_mapped_graphs_release(struct coll_comm *comm)
 
 WEAK bool coll_mapped_graphs_have_left(struct coll_mapped *d)
 {
-	(void)d;
 	return true;
 }

@@ -16,23 +16,16 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "coll/coll.h"
 
 enum { RUNNING_AT = 20, LATE_AT = 25, LOOK_EVERY = 64 };
-
-static unsigned long long now_ns(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (unsigned long long)t.tv_sec * 1000000000u + (unsigned long long)t.tv_nsec;
-}
 
 static int lost(const coll_comm *comm, int rank)
 {
 	const coll_error *e = coll_last_error(comm);
 
-	printf("error %d %d %llu %s\n", rank, e->rank, now_ns(), e->message);
+	printf("error %d %d %llu %s\n", rank, e->rank, (unsigned long long)coll_clock_ns(), e->message);
 	return 1;
 }
 

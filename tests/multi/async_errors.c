@@ -6,16 +6,9 @@
  * usage: async_errors TRANSPORT on|off|auto [PART-OF-A-TEST'S-NAME]
  */
 #include "async_ranks.h"
+#include "tests/seconds.h"
 
 #include <time.h>
-
-static double now_s(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
 
 /* A persistent all_reduce of one int, in place. */
 static coll_status prepare_one(coll_operation **op, int *x, coll_comm *comm)

@@ -292,8 +292,6 @@ static void refused(coll_comm *comm, int r, int n)
 
 static void keep_left(void *arg, const void *left, void *inout, size_t count, coll_dtype type)
 {
-	(void)arg;
-	(void)type;
 	/* Composition of x -> (a, b): not commutative. Pairs packed in 64 bits. */
 	const int64_t *l = left;
 	int64_t *io = inout;

@@ -36,7 +36,6 @@ static void *create_and_sum(void *arg)
 {
 	coll_comm *comms[3];
 
-	(void)arg;
 	for (int i = 0; i < 10; i++)
 		if (create(comms, 3))
 			each_rank(comms, 3, sums, AND_DESTROY);
@@ -116,7 +115,6 @@ static void *meet_by_id(void *arg)
 {
 	struct by_id b = {.comms = {NULL}};
 
-	(void)arg;
 	CHECK(coll_unique_id_create(&b.id) == COLL_OK, "%s", coll_last_error(NULL)->message);
 	each_rank(b.comms, 3, create_by_id, &b);
 	return NULL;
@@ -198,7 +196,6 @@ static void refused_then_right(coll_comm **comm, int rank, void *arg)
 {
 	int x = rank;
 
-	(void)arg;
 	if (rank == 0) {
 		CHECK(coll_all_reduce(&x, &x, 1, COLL_I32, 77, *comm, NULL) == COLL_ERR_ARGUMENT);
 		CHECK(coll_all_reduce(NULL, &x, 1, COLL_I32, COLL_SUM, *comm, NULL) == COLL_ERR_ARGUMENT);

@@ -85,7 +85,6 @@ static atomic_int handled;
 
 static void handler(int signal)
 {
-	(void)signal;
 	atomic_fetch_add(&handled, 1);
 }
 

@@ -24,6 +24,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "coll/coll.h"
 
 enum { IDLE_MS = 10000, RUNNING_AT = 20, LOOK_EVERY = 8, TELL_EVERY = 64 };
@@ -36,19 +37,11 @@ struct job {
 	uint32_t *in, *out;
 };
 
-static unsigned long long now_ns(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (unsigned long long)t.tv_sec * 1000000000u + (unsigned long long)t.tv_nsec;
-}
-
 static int lost(const coll_comm *comm, int rank)
 {
 	const coll_error *e = coll_last_error(comm);
 
-	printf("error %d %d %llu %s %s\n", rank, e->rank, now_ns(), coll_status_string(e->status), e->message);
+	printf("error %d %d %llu %s %s\n", rank, e->rank, (unsigned long long)coll_clock_ns(), coll_status_string(e->status), e->message);
 	return 1;
 }
 
@@ -125,7 +118,7 @@ static int go_on(struct job *j)
 static int wait_idle(struct job *j)
 {
 	const struct timespec nap = {.tv_nsec = 1000000};
-	const unsigned long long until = now_ns() + IDLE_MS * 1000000ull;
+	const unsigned long long until = coll_clock_ns() + IDLE_MS * 1000000ull;
 	bool stop;
 	int status = 0;
 
@@ -134,7 +127,7 @@ static int wait_idle(struct job *j)
 	if (status != 0)
 		return status;
 	printf("running %d %d\n", j->rank, (int)getpid());
-	while (access(j->stop_file, F_OK) != 0 && now_ns() < until)
+	while (access(j->stop_file, F_OK) != 0 && coll_clock_ns() < until)
 		nanosleep(&nap, NULL);
 	status = round_of(j, RUNNING_AT, &stop);
 	return status == 0 ? 3 : status;

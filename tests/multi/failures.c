@@ -223,7 +223,6 @@ static void paused(void)
 
 static bool sleeps(coll_comm *comm, int rank, int call)
 {
-	(void)comm;
 	if (rank == 2 && call == 5)
 		usleep(3000000);
 	return true;
@@ -266,7 +265,6 @@ static void aborted(void)
 
 static bool leaves(coll_comm *comm, int rank, int call)
 {
-	(void)comm;
 	return rank != 3 || call < 30;
 }
 

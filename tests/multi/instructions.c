@@ -50,7 +50,6 @@ static void run_rank(const void *arg, int rank)
 	coll_comm *comm;
 	int call = 0;
 
-	(void)arg;
 	if (rank == 0 && ptrace(PTRACE_TRACEME, 0, NULL, NULL) != 0)
 		_exit(0);
 	comm = meeting_world(&shared->meeting, rank, 2, settings);

@@ -15,16 +15,9 @@
 #include <unistd.h>
 
 #include "async_ranks.h"
+#include "tests/seconds.h"
 
 enum { LARGE = 1 << 20, PATIENCE_S = 2 };
-
-static double now_s(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
 
 /* The hook of a thread says stop when it has been asked `after` times. */
 static _Thread_local struct {

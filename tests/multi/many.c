@@ -14,6 +14,7 @@
 
 #include "coll/coll.h"
 #include "plain.h"
+#include "tests/seconds.h"
 
 enum { RANKS_MAX = 256, KINDS = 9 };
 enum kind { ALL_REDUCE, REDUCE, BROADCAST, ALL_GATHER, REDUCE_SCATTER, ALL_TO_ALL, GATHER, SCATTER, BARRIER };
@@ -279,14 +280,6 @@ static void one_differs(void)
 }
 
 /* ---- Campaign ---- */
-
-static double now_s(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
 
 static uint64_t next(uint64_t *state)
 {

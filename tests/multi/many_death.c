@@ -11,6 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "crowd.h"
 #include "plain.h"
 #include "starved.h"
@@ -20,14 +21,6 @@ static int ranks = 24;
 struct last_words {
 	_Atomic int64_t died_ns;
 };
-
-static int64_t now_ns(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
 
 enum which { REDUCE_SHORT, REDUCE_LONG, BROADCAST_LONG, TO_ROOT, BROADCAST_FIRST };
 
@@ -53,11 +46,11 @@ static void meet_and_link(coll_comm *comm, struct last_words *words, int victim,
 	crowd_check(other, call(other, BROADCAST_LONG, victim, in, out), "broadcast");
 	crowd_check(other, coll_barrier(other, NULL), "barrier");
 	if (coll_comm_rank(comm) == victim) {
-		atomic_store(&words->died_ns, now_ns());
+		atomic_store(&words->died_ns, coll_clock_ns());
 		_exit(0);
 	}
 	/* A call that begins while the death is known to the link and not yet to the communicator. */
-	while (atomic_load(&words->died_ns) == 0 || now_ns() - atomic_load(&words->died_ns) < 20000000)
+	while (atomic_load(&words->died_ns) == 0 || coll_clock_ns() - atomic_load(&words->died_ns) < 20000000)
 		sched_yield();
 }
 
@@ -79,12 +72,12 @@ static int one_rank(struct crowd *c, enum which which, int victim, int root)
 		meet_and_link(comm, words, victim, root, in, out);
 	for (int i = 0; i < 1000000 && st == COLL_OK; i++) {
 		if (me == victim && i == 30) {
-			atomic_store(&words->died_ns, now_ns());
+			atomic_store(&words->died_ns, coll_clock_ns());
 			_exit(0);
 		}
 		st = call(comm, which, root, in, out);
 	}
-	late_s = (double)(now_ns() - atomic_load(&words->died_ns)) * 1e-9;
+	late_s = (double)(coll_clock_ns() - atomic_load(&words->died_ns)) * 1e-9;
 	CHECK(st == COLL_ERR_PEER_DEAD, "rank %d: %s", me, coll_last_error(comm)->message);
 	CHECK(coll_last_error(comm)->rank == victim, "rank %d: %s", me, coll_last_error(comm)->message);
 	CHECK(late_s < 2 + (double)starved_ns() * 1e-9, "rank %d: %.3f s", me, late_s);

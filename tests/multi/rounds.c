@@ -21,6 +21,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "holdings.h"
 #include "rounds.h"
 
@@ -42,19 +43,11 @@ uint64_t seed;
 static struct strike strikes[STRIKES_MAX];
 static int strike_count;
 
-static uint64_t now_ns(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
-
 /* ---- The signal ---- */
 
 static void arm(const struct strike *s)
 {
-	const uint64_t at = now_ns() + s->delay_ns;
+	const uint64_t at = coll_clock_ns() + s->delay_ns;
 	const struct itimerspec when = {.it_value = {(time_t)(at / 1000000000u), (long)(at % 1000000000u)}};
 	struct sigevent how = {.sigev_notify = SIGEV_SIGNAL, .sigev_signo = s->signal};
 	timer_t timer;
@@ -70,7 +63,7 @@ void enter(enum phase phase, int round, int call)
 {
 	atomic_store(&seat->round, (uint32_t)round);
 	atomic_store(&seat->call, (uint32_t)call);
-	atomic_store(&seat->phase_ns, now_ns());
+	atomic_store(&seat->phase_ns, coll_clock_ns());
 	atomic_store(&seat->phase, phase);
 	for (int i = 0; i < strike_count; i++)
 		if (strikes[i].rank == my_rank && strikes[i].phase == (int)phase && strikes[i].round == round &&
@@ -100,7 +93,7 @@ void record(coll_status st, const coll_error *e, const struct crowd *c)
 
 	if (atomic_load(&seat->state))
 		return;
-	seat->error_ns = now_ns();
+	seat->error_ns = coll_clock_ns();
 	seat->status = (int32_t)st;
 	seat->culprit = c && culprit >= 0 && culprit < c->size ? c->job_rank[culprit] : culprit;
 	snprintf(seat->message, sizeof(seat->message), "%s", st == COLL_OK ? "no error" : e->message);
@@ -269,7 +262,7 @@ int main(int argc, char **argv)
 	if (st == COLL_OK)
 		record(st, NULL, NULL);
 	buffers_close();
-	seat->end_ns = now_ns();
+	seat->end_ns = coll_clock_ns();
 	atomic_store(&seat->state, 2);
 	return st == COLL_OK && !atomic_load(&seat->wrong) ? 0 : 1;
 }

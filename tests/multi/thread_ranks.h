@@ -94,7 +94,6 @@ static inline void sums(coll_comm **comm, int rank, void *arg)
 
 static inline void destroys(coll_comm **comm, int rank, void *arg)
 {
-	(void)rank, (void)arg;
 	CHECK(coll_comm_destroy(comm) == COLL_OK && *comm == NULL);
 }
 

@@ -137,7 +137,6 @@ static bool called;
 
 static void callback(void *arg)
 {
-	(void)arg;
 	__atomic_store_n(&called, true, __ATOMIC_RELEASE);
 }
 

@@ -160,7 +160,6 @@ CUresult cuMemAddressReserve(CUdeviceptr *out, size_t len, size_t align, CUdevic
 {
 	struct reservation *r;
 
-	(void)hint;
 	ENTER(cuMemAddressReserve);
 	if (!out || !len || len % GRANULARITY || (align & (align - 1)) || flags)
 		return soft_leave(CUDA_ERROR_INVALID_VALUE);
@@ -382,7 +381,6 @@ CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp *out, CUmemG
 CUresult cuMemGetHandleForAddressRange(void *handle, CUdeviceptr ptr, size_t len, CUmemRangeHandleType type,
                                        unsigned long long flags)
 {
-	(void)ptr, (void)len, (void)type, (void)flags;
 	ENTER(cuMemGetHandleForAddressRange);
 	return soft_leave(handle ? CUDA_ERROR_NOT_SUPPORTED : CUDA_ERROR_INVALID_VALUE);
 }
