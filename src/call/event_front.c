@@ -143,8 +143,7 @@ coll_status coll_event_wait(coll_event *e, int timeout_ms)
 
 	if (!e)
 		return COLL_ERR_ARGUMENT;
-	st = device_stream(e, NULL) ? coll_async_await_device(e->ctx, NULL, reached, e, timeout_ms)
-	                            : coll_async_await(&e->ctx, 1, reached, e, timeout_ms);
+	st = coll_async_await_one(e->ctx, NULL, device_stream(e, NULL), reached, e, timeout_ms);
 	/* The time may be over because another thread held the lock whenever this one asked. */
 	return st == COLL_OK || st == COLL_AGAIN ? look(e) : st;
 }

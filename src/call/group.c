@@ -324,8 +324,8 @@ static void await(const struct coll_request *list, struct batch *b)
 
 	for (const struct coll_request *r = list; r; r = r->next_noted)
 		asks |= r->kind->asks;
-	while (list &&
-	       coll_async_await(b->ctxs, b->nctxs, all_done, b, asks ? COLL_DELAY_DEVICE_LOOK_MS : -1) == COLL_AGAIN)
+	while (list && coll_async_await(b->ctxs, b->nctxs, NULL, all_done, b, asks ? COLL_DELAY_DEVICE_LOOK_MS : -1) ==
+	                       COLL_AGAIN)
 		for (const struct coll_request *r = list; r; r = r->next_noted)
 			if (r->kind->asks)
 				r->comm->ctx->async->devices->look(r->comm->ctx, false);

@@ -118,8 +118,7 @@ coll_status coll_request_await(struct coll_request *r, int timeout_ms)
 	coll_status st;
 
 	atomic_store_explicit(&r->awaited, timeout_ms < 0 && !asks, memory_order_relaxed);
-	st = asks ? coll_async_await_device(r->comm->ctx, r->comm, is_done, r, timeout_ms)
-	          : coll_async_await_comm(r->comm, is_done, r, timeout_ms);
+	st = coll_async_await_one(r->comm->ctx, r->comm, asks, is_done, r, timeout_ms);
 	atomic_store_explicit(&r->awaited, false, memory_order_relaxed);
 	if (timeout_ms < 0)
 		coll_request_attend(r, COLL_WAIT_ENDS);

@@ -108,8 +108,7 @@ coll_status coll_stream_wait(coll_stream *s, int timeout_ms)
 
 	if (!s)
 		return COLL_ERR_ARGUMENT;
-	st = s->device ? coll_async_await_device(s->ctx, NULL, complete, s, timeout_ms)
-	               : coll_async_await(&s->ctx, 1, complete, s, timeout_ms);
+	st = coll_async_await_one(s->ctx, NULL, s->device, complete, s, timeout_ms);
 	return st == COLL_OK ? status_of(s) : st;
 }
 

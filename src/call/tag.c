@@ -396,8 +396,7 @@ static coll_status await(struct coll_tag_receive *p, struct coll_comm *comm, int
 		r->timer = (struct coll_wait_timer){0};
 	atomic_store_explicit(&r->awaited, timeout_ms != 0, memory_order_relaxed);
 	pthread_mutex_unlock(&p->ctx->async->lock);
-	st = comm ? coll_async_await_comm(comm, is_done, r, timeout_ms)
-	          : coll_async_await(&p->ctx, 1, is_done, r, timeout_ms);
+	st = coll_async_await(&p->ctx, 1, comm, is_done, r, timeout_ms);
 	atomic_store_explicit(&r->awaited, false, memory_order_relaxed);
 	if (timeout_ms != 0)
 		p->waited_until_ns = coll_clock_ns();

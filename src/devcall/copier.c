@@ -97,7 +97,7 @@ void coll_copier_take(struct coll_context *ctx)
 {
 	struct taker t = {.k = ctx->async->copier};
 
-	coll_async_await(&ctx, 1, try_take, &t, -1);
+	coll_async_await(&ctx, 1, NULL, try_take, &t, -1);
 }
 
 void coll_copier_give(struct coll_context *ctx)
@@ -127,7 +127,7 @@ static coll_status await(struct coll_context *ctx, uint32_t number)
 	struct piece p = {k, number};
 
 	while (k->broken == COLL_OK) {
-		coll_status st = coll_async_await(&ctx, 1, is_copied, &p, COLL_DELAY_DEVICE_LOOK_MS);
+		coll_status st = coll_async_await(&ctx, 1, NULL, is_copied, &p, COLL_DELAY_DEVICE_LOOK_MS);
 
 		if (st != COLL_AGAIN)
 			return st;

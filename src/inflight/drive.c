@@ -1,12 +1,10 @@
 /*
- * Driving: one look at everything that is pending in a context, and waits for some of it.
+ * Driving: one look at everything that is pending in a context, and waits for some of it. A look never blocks; waiting
+ * threads sleep outside the lock.
  *
- * A look never blocks. Waiting threads sleep outside the lock.
- *
- * After a run has failed, its communicator is only examined for the cause, and its runs are no
- * longer polled. Its other runs may depend on the failed one, and all of them end with it.
+ * After a run has failed, its communicator is only examined for the cause, and its runs are no longer polled. Its other
+ * runs may depend on the failed one, and all of them end with it.
  */
-
 #include "inflight/drive.h"
 
 #include "base/clock.h"
@@ -24,8 +22,7 @@
 #include "inflight/thread.h"
 #include "watch/diagnose.h"
 
-enum { PROGRESS_EVERY = 8, ASSESS_EVERY = 16 };
-enum { MESSAGES_AT_A_TIME = 4 };
+enum { PROGRESS_EVERY = 8, ASSESS_EVERY = 16, MESSAGES_AT_A_TIME = 4 };
 
 static const uint64_t MS = 1000000;
 
@@ -43,12 +40,12 @@ bool coll_drive_runs(struct coll_request *r, bool *waits)
 
 		moved |= m;
 		*waits |= st != COLL_OK;
-		if (st == COLL_OK || st == COLL_AGAIN)
-			continue;
-		f->faulty = r;
-		f->faulty_run = r->wait.runs[i];
-		f->fault = st;
-		return moved;
+		if (st != COLL_OK && st != COLL_AGAIN) {
+			f->faulty = r;
+			f->faulty_run = r->wait.runs[i];
+			f->fault = st;
+			break;
+		}
 	}
 	return moved;
 }
@@ -150,8 +147,7 @@ static bool keeps_thread(const struct coll_comm *comm, const struct coll_request
 	for (const struct coll_link *l = &r->all; l != &comm->inflight.all; l = l->next) {
 		const struct coll_request *b = COLL_ENTRY(l, struct coll_request, all);
 
-		/* A request of a stream does not count: other threads may use the communicator
-		 * while one waits for it. */
+		/* A request of a stream does not count: other threads may use the communicator meanwhile. */
 		if (!b->stream && atomic_load_explicit(&b->awaited, memory_order_relaxed) &&
 		    (b == r || share_queue(b, r)))
 			return true;
@@ -180,9 +176,8 @@ static enum coll_limit limit_of(struct coll_request *r)
 	return r->kind->limited ? r->kind->limited(r) : COLL_UNLIMITED;
 }
 
-/* Inspect the deadlines of the oldest running collective, because the others run behind it. Inspect
- * those of messages as well. If there are many, inspect a few at a time, because each inspection
- * asks peers. */
+/* Inspect the deadlines of the oldest running collective, because the others run behind it. Inspect those of messages
+ * as well. If there are many, inspect a few at a time, because each inspection asks peers. */
 static coll_status inspect(struct coll_comm *comm, uint64_t now)
 {
 	struct coll_inflight *f = &comm->inflight;
@@ -212,15 +207,15 @@ static coll_status inspect(struct coll_comm *comm, uint64_t now)
 	return st;
 }
 
-/* Nothing moved: check for gossip notes and deadlines. now_ns 0: the clock was not read this time. */
-static void assess(struct coll_comm *comm, uint64_t now_ns)
+/* Nothing moved: check for gossip notes and deadlines. now_ns 0: the clock was not read this time. Moves nothing. */
+static bool assess(struct coll_comm *comm, uint64_t now_ns)
 {
 	struct coll_inflight *f = &comm->inflight;
 	struct coll_request *r = f->faulty;
 	coll_status st;
 
 	if (comm->failed || coll_list_empty(&f->all))
-		return;
+		return false;
 	if (r) {
 		st = coll_comm_inquire(comm, &r->wait, &r->timer, f->faulty_run, f->fault);
 	} else {
@@ -231,6 +226,7 @@ static void assess(struct coll_comm *comm, uint64_t now_ns)
 	}
 	if (st != COLL_OK)
 		coll_inflight_lost(comm);
+	return false;
 }
 
 /* Visit each communicator. A communicator leaves the list when its last request completes. */
@@ -246,8 +242,8 @@ static bool for_each(struct coll_async *a, bool (*visit)(struct coll_comm *comm,
 	return moved;
 }
 
-/* Check for an alarm even when requests move: some may move all the time, and an abort must not
- * wait until they stop. */
+/* Check for an alarm even when requests move: some may move all the time, and an abort must not wait until they stop.
+ */
 static bool visit_running(struct coll_comm *comm, uint64_t now)
 {
 	const struct coll_device_driver *devices = comm->ctx->async->devices;
@@ -261,12 +257,6 @@ static bool visit_running(struct coll_comm *comm, uint64_t now)
 	return moved;
 }
 
-static bool visit_assess(struct coll_comm *comm, uint64_t now)
-{
-	assess(comm, now);
-	return false;
-}
-
 bool coll_drive(struct coll_context *ctx)
 {
 	struct coll_async *a = ctx->async;
@@ -275,10 +265,7 @@ bool coll_drive(struct coll_context *ctx)
 	const bool assessing = pass % ASSESS_EVERY == 0; /* independent of movement elsewhere */
 
 	moved |= poll_tagged(ctx);
-	if (a->ready) {
-		coll_inflight_launch(a);
-		moved = true;
-	}
+	moved |= coll_inflight_launch(a);
 	if (!moved || pass % PROGRESS_EVERY == 0)
 		moved |= coll_context_progress(ctx) > 0;
 	/* Data that has already arrived counts before a gossip note that was sent after it. */
@@ -287,39 +274,34 @@ bool coll_drive(struct coll_context *ctx)
 		poll_tagged(ctx);
 	}
 	if (!moved || assessing)
-		for_each(a, visit_assess, assessing ? coll_clock_ns() : 0);
-	if (a->ready) { /* requests behind those that ended in streams */
-		coll_inflight_launch(a);
-		moved = true;
-	}
+		for_each(a, assess, assessing ? coll_clock_ns() : 0);
+	return coll_inflight_launch(a) || moved; /* requests behind those that ended in streams */
+}
+
+/* The lock is held, and let go. */
+static bool drive_once(struct coll_context *ctx)
+{
+	const bool moved = coll_drive(ctx);
+
+	coll_async_unlock(ctx);
 	return moved;
 }
 
 bool coll_drive_try(struct coll_context *ctx)
 {
 	struct coll_async *a = ctx->async;
-	bool moved;
 
-	if (coll_async_is_idle(ctx) || atomic_load_explicit(&a->lock_waiters, memory_order_relaxed) > 0 ||
-	    pthread_mutex_trylock(&a->lock) != 0)
-		return false;
-	moved = coll_drive(ctx);
-	coll_async_unlock(ctx);
-	return moved;
+	return !coll_async_is_idle(ctx) && atomic_load_explicit(&a->lock_waiters, memory_order_relaxed) == 0 &&
+	       pthread_mutex_trylock(&a->lock) == 0 && drive_once(ctx);
 }
 
 bool coll_drive_last(struct coll_context *ctx)
 {
-	bool moved;
-
-	/* Relaxed: the request that this thread waits for was submitted before, and this thread saw
-	 * that. */
+	/* Relaxed: the request that this thread waits for was submitted before, and this thread saw that. */
 	if (coll_async_is_idle(ctx))
 		return false;
 	coll_async_lock(ctx);
-	moved = coll_drive(ctx);
-	coll_async_unlock(ctx);
-	return moved;
+	return drive_once(ctx);
 }
 
 bool coll_drive_ask(struct coll_context *ctx, bool (*done)(void *arg), void *arg)
@@ -364,17 +346,15 @@ void coll_comm_interrupt(struct coll_comm *comm)
 		coll_control_flush(comm->ctx->control, COLL_DELAY_FAILURE_FLUSH_MS);
 }
 
-/* The lock keeps communicators from being destroyed: destroy takes it when nothing is pending. The
- * aborts complete all requests, so the wait goes on until its own are complete. */
+/* The lock keeps communicators from being destroyed: destroy takes it when nothing is pending. The aborts complete all
+ * requests, so the wait goes on until its own are complete. */
 static void interrupt(void *arg)
 {
 	const struct waiter *w = arg;
 
-	if (w->comm) {
+	if (w->comm)
 		coll_comm_interrupt(w->comm);
-		return;
-	}
-	for (int i = 0; i < w->n; i++) {
+	for (int i = 0; i < w->n && !w->comm; i++) {
 		struct coll_async *a = w->ctxs[i]->async;
 
 		coll_async_lock(w->ctxs[i]);
@@ -398,8 +378,8 @@ static void stop_driving(struct coll_context *ctx)
 	pthread_mutex_unlock(&a->lock);
 }
 
-static coll_status await(struct coll_context **ctxs, int n, struct coll_comm *comm, bool (*done)(void *arg), void *arg,
-                         int timeout_ms)
+coll_status coll_async_await(struct coll_context **ctxs, int n, struct coll_comm *comm, bool (*done)(void *arg),
+                             void *arg, int timeout_ms)
 {
 	struct waiter w = {.ctxs = ctxs, .n = n, .comm = comm, .done = done, .arg = arg};
 	struct coll_wait_loop loop = {.ctxs = ctxs, .n = n, .look = look, .interrupt = interrupt, .arg = &w};
@@ -421,26 +401,18 @@ static coll_status await(struct coll_context **ctxs, int n, struct coll_comm *co
 	return st;
 }
 
-coll_status coll_async_await(struct coll_context **ctxs, int n, bool (*done)(void *arg), void *arg, int timeout_ms)
-{
-	return await(ctxs, n, NULL, done, arg, timeout_ms);
-}
-
-coll_status coll_async_await_comm(struct coll_comm *comm, bool (*done)(void *arg), void *arg, int timeout_ms)
-{
-	return await(&comm->ctx, 1, comm, done, arg, timeout_ms);
-}
-
-coll_status coll_async_await_device(struct coll_context *ctx, struct coll_comm *comm, bool (*done)(void *arg),
-                                    void *arg, int timeout_ms)
+coll_status coll_async_await_one(struct coll_context *ctx, struct coll_comm *comm, bool device, bool (*done)(void *arg),
+                                 void *arg, int timeout_ms)
 {
 	const uint64_t until = timeout_ms < 0 ? 0 : coll_clock_ns() + (uint64_t)timeout_ms * MS;
 
+	if (!device)
+		return coll_async_await(&ctx, 1, comm, done, arg, timeout_ms);
 	for (;;) {
 		const uint64_t now = until ? coll_clock_ns() : 0;
 		const uint64_t left_ms = until ? (until > now ? (until - now) / MS + 1 : 0) : UINT64_MAX;
 		const int slice = left_ms < COLL_DELAY_DEVICE_LOOK_MS ? (int)left_ms : COLL_DELAY_DEVICE_LOOK_MS;
-		const coll_status st = await(&ctx, 1, comm, done, arg, slice);
+		const coll_status st = coll_async_await(&ctx, 1, comm, done, arg, slice);
 
 		if (st != COLL_AGAIN || left_ms == 0)
 			return st;
@@ -457,13 +429,14 @@ static bool pending(const struct coll_comm *comm)
 
 coll_status coll_comm_status(const struct coll_comm *comm)
 {
+	const bool locked = pending(comm);
 	coll_status st;
 
-	if (!pending(comm))
-		return comm->failed;
-	coll_async_lock(comm->ctx);
+	if (locked)
+		coll_async_lock(comm->ctx);
 	st = comm->failed;
-	pthread_mutex_unlock(&comm->ctx->async->lock);
+	if (locked)
+		pthread_mutex_unlock(&comm->ctx->async->lock);
 	return st;
 }
 
@@ -516,12 +489,8 @@ void coll_comm_drain(struct coll_comm *comm)
 	comm->inflight.closing = true;
 	coll_inflight_unkeep(comm, COLL_KEPT_BY_STREAMS);
 	coll_async_unlock(comm->ctx);
-	if (comm->stage)
-		coll_async_await_device(comm->ctx, comm, nothing_pending, comm, -1);
-	else
-		coll_async_await_comm(comm, nothing_pending, comm, -1);
-	/* Taking the lock once ensures that the driver that completed the last request has left the
-	 * communicator. */
+	coll_async_await_one(comm->ctx, comm, comm->stage != NULL, nothing_pending, comm, -1);
+	/* Taking the lock once ensures that the driver that completed the last request has left the communicator. */
 	coll_async_lock(comm->ctx);
 	pthread_mutex_unlock(&comm->ctx->async->lock);
 }

@@ -48,18 +48,16 @@ bool coll_drive_poll(struct coll_request *r);
 /* Whether one of its deadlines has passed. The lock is held. */
 coll_status coll_drive_inspect(struct coll_request *r, uint64_t now_ns);
 
-/* Drive these contexts until done(arg), for at most timeout_ms (< 0: no limit). Returns OK or
- * AGAIN. */
-coll_status coll_async_await(struct coll_context **ctxs, int n, bool (*done)(void *arg), void *arg, int timeout_ms);
+/* Drive these contexts until done(arg), for at most timeout_ms (< 0: no limit). Returns OK or AGAIN. comm: what is
+ * waited for belongs to this communicator, and if the program's hook ends the wait, only this one is aborted; NULL:
+ * every communicator with pending requests is. */
+coll_status coll_async_await(struct coll_context **ctxs, int n, struct coll_comm *comm, bool (*done)(void *arg),
+                             void *arg, int timeout_ms);
 
-/* The same for something of one communicator: if the program's hook ends the wait, only this one is
- * aborted; else every communicator with pending requests. */
-coll_status coll_async_await_comm(struct coll_comm *comm, bool (*done)(void *arg), void *arg, int timeout_ms);
-
-/* The first if comm is NULL, else the second, for what a device has to do: an error of its driver ends the
- * communicators that have calls there, since nothing else would end the wait. */
-coll_status coll_async_await_device(struct coll_context *ctx, struct coll_comm *comm, bool (*done)(void *arg),
-                                    void *arg, int timeout_ms);
+/* The same for one context. device: for what a device has to do; an error of its driver ends the communicators that
+ * have calls there, since nothing else would end the wait. */
+coll_status coll_async_await_one(struct coll_context *ctx, struct coll_comm *comm, bool device, bool (*done)(void *arg),
+                                 void *arg, int timeout_ms);
 
 /* The program's hook has ended a wait of this communicator: abort it. */
 void coll_comm_interrupt(struct coll_comm *comm);

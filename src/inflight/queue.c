@@ -239,8 +239,10 @@ static void start(struct coll_request *r)
 	coll_inflight_lost(comm);
 }
 
-void coll_inflight_launch(struct coll_async *a)
+bool coll_inflight_launch(struct coll_async *a)
 {
+	const bool any = a->ready != NULL;
+
 	while (a->ready) {
 		struct coll_request *r = a->ready;
 
@@ -251,6 +253,7 @@ void coll_inflight_launch(struct coll_async *a)
 		if (r->state == COLL_REQUEST_QUEUED)
 			start(r);
 	}
+	return any;
 }
 
 /* ---- End ---- */

@@ -28,8 +28,8 @@ void coll_inflight_make_ready(struct coll_request *r); /* which has none */
 /* It runs from here on. Again: nothing. */
 void coll_inflight_started(struct coll_request *r);
 
-/* Start all requests that nothing blocks any more. */
-void coll_inflight_launch(struct coll_async *a);
+/* Start all requests that nothing blocks any more. False: there is none. */
+bool coll_inflight_launch(struct coll_async *a);
 void coll_inflight_complete(struct coll_request *r, coll_status status);
 
 /* From here on drivers look at the communicator although nothing may be pending, and until when: graphs may start

@@ -1,32 +1,27 @@
 /*
  * Long messages in buffers that all ranks map: who may touch whose buffers when.
  *
- *   1  Every rank writes into the first line of its entry which memory its buffers are (a
- *      name, or none), and reads those lines of all others.
- *   2  If a buffer that others need has no name, all ranks go the next way; all have read the same
- *      lines. Else, for a set of regions not used before, each rank maps what it needs and says
- *      in its second line whether it could; if one could not, all go the next way.
- *   3  Each rank makes its passes (zero_copy_plan.c), in units of at most COLL_UNIT_BYTES.
- *   4  It says so in its third line, and returns when all have said so: then nobody reads or
- *      writes its buffers any more.
+ *   1  Every rank writes into the first line of its entry which memory its buffers are (a name, or none), and reads
+ * those lines of all others. 2  If a buffer that others need has no name, all ranks go the next way; all have read the
+ * same lines. Else, for a set of regions not used before, each rank maps what it needs and says in its second line
+ * whether it could; if one could not, all go the next way. 3  Each rank makes its passes (zero_copy_plan.c), in units
+ * of at most COLL_UNIT_BYTES. 4  It says so in its third line, and returns when all have said so: then nobody reads or
+ * writes its buffers any more.
  *
- * So a call has two waits, for entries and for ends, whatever its length.
+ * So a call has two waits, for entries and for ends.
  *
- * Failure. A rank whose call ends with an error must have its buffers to itself when it returns,
- * whatever the others do. Each rank has two words in its region: busy, while it
- * touches memory of others, and revoked, once it has failed, for good.
+ * Failure. A rank whose call ends with an error must have its buffers to itself when it returns, whatever the others
+ * do. Each rank has two words in its region: busy, while it touches memory of others, and revoked, once it has failed.
  *
- *   who makes a unit:   busy = 1; if somebody revoked, stop; the unit; busy = 0; if somebody
- *                       revoked, stop
+ *   who makes a unit:   busy = 1; if somebody revoked, stop; the unit; busy = 0; if somebody revoked, stop
  *   who fails:          revoked = 1; wait until nobody is busy
  *
- * The stores of busy and revoked and the loads of the other that follow them are sequentially
- * consistent: of two ranks one sees what the other wrote. So either the unit is not begun, or its
- * maker is waited for. It stores busy = 0 with release after all it did, and is waited for with
- * acquire: what was written came before. Nobody waits or sleeps while busy. A unit takes less
- * than a millisecond, if its maker runs. If busy stays, the maker was stopped or is dead; then
- * the pages that it may write are exchanged for others (part), and what it read of ours may have been
- * anything: it looks at revoked after the unit, before it says that it is done.
+ * The stores of busy and revoked and the loads of the other that follow them are sequentially consistent: of two ranks
+ * one sees what the other wrote. So either the unit is not begun, or its maker is waited for. It stores busy = 0 with
+ * release after all it did, and is waited for with acquire: what was written came before. Nobody waits or sleeps while
+ * busy. A unit takes less than a millisecond, if its maker runs. If busy stays, the maker was stopped or is dead; then
+ * the pages that it may write are exchanged for others (part), and what it read of ours may have been anything: it
+ * looks at revoked after the unit, before it says that it is done.
  */
 #include "intra/zero_copy.h"
 
@@ -60,8 +55,8 @@ static struct intra_backoff *backoff_of(struct coll_intra *n, const struct coll_
 	return &n->direct.backoff[job->plan->kind][(63 - __builtin_clzll(bytes | 1)) % COLL_SIZES];
 }
 
-/* Where it was tried in vain it is tried again after 1, 2, 4 ... such calls: what is tried instead need not
- * wait for the entries of all. All ranks have come to the same conclusions in the same order. */
+/* Where it was tried in vain it is tried again after 1, 2, 4 ... such calls: what is tried instead need not wait for
+ * the entries of all. All ranks have come to the same conclusions in the same order. */
 bool coll_intra_passes_zero_copy(void *arg, const struct coll_job *job)
 {
 	struct coll_intra *n = arg;
@@ -99,8 +94,7 @@ static struct coll_piece name(struct coll_intra *n, const char *base, size_t byt
 	return piece;
 }
 
-/* What others read of this rank's is where its results come, before they have read it perhaps: it names
- * nothing then, so that nobody reads it there. */
+/* What others read of this rank's is where its results come: it names nothing, so that nobody reads it there. */
 static bool overwritten(const struct coll_job *job)
 {
 	return job->plan->kind == COLL_KIND_ALL_TO_ALL && job->in.base == job->out.base;
@@ -148,12 +142,11 @@ static coll_status await_told(struct coll_intra *n, struct coll_intra_state *s, 
 		                            memory_order_acquire);
 		if (word == coll_intra_word(s->epoch, what))
 			continue;
-		if ((uint32_t)(word >> 32) == s->epoch && (uint32_t)word != 0) {
-			*other = true;
-			continue;
+		if ((uint32_t)(word >> 32) != s->epoch || (uint32_t)word == 0) {
+			s->pending = s->done;
+			return coll_intra_idle_lent(n, s);
 		}
-		s->pending = s->done;
-		return coll_intra_idle_lent(n, s);
+		*other = true;
 	}
 	s->done = 0;
 	return COLL_OK;
@@ -215,24 +208,21 @@ static bool all_named(const struct coll_intra *n, const struct coll_job *job)
 	return true;
 }
 
-static bool is_agreed(const struct coll_intra *n, unsigned i)
-{
-	for (int r = 0; r < n->size; r++)
-		for (int which = 0; which < COLL_REACHES; which++) {
-			const uint32_t region = n->direct.reach[r][which].piece.region;
-
-			if (region && n->direct.agreed[i][r][which] != region)
-				return false;
-		}
-	return true;
-}
-
+/* Whether one of the agreed sets has all regions of this call. */
 static bool agreed(const struct coll_intra *n)
 {
-	for (unsigned i = 0; i < COLL_AGREED && i < n->direct.nagreed; i++)
-		if (is_agreed(n, i))
-			return true;
-	return false;
+	bool has = false;
+
+	for (unsigned i = 0; i < COLL_AGREED && i < n->direct.nagreed && !has; i++) {
+		has = true;
+		for (int r = 0; r < n->size; r++)
+			for (int which = 0; which < COLL_REACHES; which++) {
+				const uint32_t region = n->direct.reach[r][which].piece.region;
+
+				has &= !region || n->direct.agreed[i][r][which] == region;
+			}
+	}
+	return has;
 }
 
 static void remember(struct coll_intra *n)
@@ -299,8 +289,7 @@ static coll_status begin_work(struct coll_intra *n, const struct coll_job *job, 
 	coll_intra_nt_direct(n, job);
 	s->committed = true;
 	s->phase = WORKING;
-	s->next = 0;
-	s->piece = 0;
+	s->next = s->piece = 0;
 	return COLL_OK;
 }
 
@@ -317,9 +306,9 @@ static coll_status decide(struct coll_intra *n, const struct coll_job *job, stru
 	}
 	/* All have mapped these once, and their owners have not freed what they name in a call. */
 	st = reach_all(n, job, s);
-	if (st == COLL_AGAIN || st == COLL_ERR_UNSUPPORTED)
-		st = COLL_ERR_CORRUPT;
-	return st == COLL_OK ? begin_work(n, job, s) : st;
+	if (st == COLL_OK)
+		return begin_work(n, job, s);
+	return st == COLL_AGAIN || st == COLL_ERR_UNSUPPORTED ? COLL_ERR_CORRUPT : st;
 }
 
 static coll_status map(struct coll_intra *n, const struct coll_job *job, struct coll_intra_state *s)
@@ -356,12 +345,13 @@ static coll_status await_maps(struct coll_intra *n, const struct coll_job *job, 
 /* Somebody has failed. */
 static bool anybody_revoked(const struct coll_intra *n, struct coll_intra_state *s)
 {
-	for (int r = 0; r < n->size; r++)
-		if (r != n->rank && coll_intra_is_revoked(n, (uint32_t)r)) {
-			s->pending = (uint32_t)r;
-			return true;
-		}
-	return false;
+	uint32_t r = 0;
+
+	while (r < (uint32_t)n->size && (r == (uint32_t)n->rank || !coll_intra_is_revoked(n, r)))
+		r++;
+	if (r < (uint32_t)n->size)
+		s->pending = r;
+	return r < (uint32_t)n->size;
 }
 
 static void make(struct coll_intra *n, const struct coll_job *job, const struct intra_pass *whole, size_t at,
@@ -389,11 +379,12 @@ static void make(struct coll_intra *n, const struct coll_job *job, const struct 
 	n->direct.stats.bytes_written += bytes * (size_t)p.ndst;
 }
 
-static size_t unit_of(const struct coll_intra *n, const struct intra_pass *p)
+static size_t unit_of(const struct coll_intra *n, const struct intra_pass *p, size_t left)
 {
-	const size_t unit = COLL_UNIT_BYTES / (size_t)(p->ndst > p->nsrc ? p->ndst : p->nsrc) & ~(n->page_bytes - 1);
+	size_t unit = COLL_UNIT_BYTES / (size_t)(p->ndst > p->nsrc ? p->ndst : p->nsrc) & ~(n->page_bytes - 1);
 
-	return unit < COLL_UNIT_MIN ? COLL_UNIT_MIN : unit;
+	unit = unit < COLL_UNIT_MIN ? COLL_UNIT_MIN : unit;
+	return unit < left ? unit : left;
 }
 
 /* One unit. s->next: the pass, s->piece: how far it is made. */
@@ -407,9 +398,7 @@ static coll_status work(struct coll_intra *n, const struct coll_job *job, struct
 		s->phase = ENDING;
 		return COLL_OK;
 	}
-	unit = unit_of(n, &p);
-	if (unit > p.bytes - s->piece)
-		unit = p.bytes - s->piece;
+	unit = unit_of(n, &p, p.bytes - s->piece);
 	if (unit > 0) {
 		atomic_store(&n->mine->busy, 1);
 		if (!anybody_revoked(n, s))
@@ -502,13 +491,9 @@ void coll_intra_revoke(struct coll_intra *n)
 	atomic_store(&n->mine->revoked, 1);
 	if (!n->direct.lent)
 		return;
-	while (anybody_busy(n)) {
-		if (coll_clock_ns() - since_ns < COLL_DELAY_NS(ZERO_COPY_UNIT)) {
-			sched_yield();
-			continue;
-		}
+	while (anybody_busy(n) && coll_clock_ns() - since_ns < COLL_DELAY_NS(ZERO_COPY_UNIT))
+		sched_yield();
+	if (anybody_busy(n))
 		part(n);
-		break;
-	}
 	leave_all(n);
 }

@@ -74,12 +74,32 @@ static coll_status hook_open(const struct coll_transport_env *env, void **inst)
 	return COLL_OK;
 }
 
-static void hook_close(void *inst)
-{
-	struct hook_inst *in = inst;
-
-	in->t->close(in->inner);
-}
+/* Functions of an instance that the inner transport's serve as they are; give: return, or nothing. */
+#define PASS(result, give, name, parameters, ...)  \
+	static result hook_##name parameters       \
+	{                                          \
+		const struct hook_inst *in = inst; \
+                                                   \
+		give in->t->name(__VA_ARGS__);     \
+	}
+PASS(void, , close, (void *inst), in->inner)
+PASS(void, , caps, (void *inst, struct coll_transport_caps *caps), in->inner, caps)
+PASS(coll_status, return, address, (void *inst, void *buf, size_t cap, size_t *len_bytes), in->inner, buf, cap,
+     len_bytes)
+PASS(bool, return, reachable, (void *inst, const void *address, size_t len_bytes, char *why, size_t why_bytes),
+     in->inner, address, len_bytes, why, why_bytes)
+PASS(void, , path,
+     (void *inst, const void *a, size_t a_bytes, const void *b, size_t b_bytes, struct coll_transport_path *path),
+     in->inner, a, a_bytes, b, b_bytes, path)
+PASS(int, return, progress, (void *inst), in->inner)
+PASS(void, , disarm, (void *inst), in->inner)
+PASS(int, return, poll_fd, (void *inst), in->inner)
+PASS(int, return, service_fd, (void *inst), in->inner)
+PASS(void, , service, (void *inst), in->inner)
+PASS(coll_status, return, mem_alloc, (void *inst, size_t len_bytes, struct coll_memory *mem), in->inner, len_bytes, mem)
+PASS(void, , mem_free, (void *inst, struct coll_memory *mem), in->inner, mem)
+PASS(coll_status, return, mem_reg, (void *inst, struct coll_memory *mem), in->inner, mem)
+PASS(void, , mem_dereg, (void *inst, struct coll_memory *mem), in->inner, mem)
 
 static void hook_fini(void *inst)
 {
@@ -89,35 +109,6 @@ static void hook_fini(void *inst)
 		return;
 	in->t->fini(in->inner);
 	free(in);
-}
-
-static void hook_caps(void *inst, struct coll_transport_caps *caps)
-{
-	struct hook_inst *in = inst;
-
-	in->t->caps(in->inner, caps);
-}
-
-static coll_status hook_address(void *inst, void *buf, size_t cap, size_t *len_bytes)
-{
-	struct hook_inst *in = inst;
-
-	return in->t->address(in->inner, buf, cap, len_bytes);
-}
-
-static bool hook_reachable(void *inst, const void *address, size_t len_bytes, char *why, size_t why_bytes)
-{
-	struct hook_inst *in = inst;
-
-	return in->t->reachable(in->inner, address, len_bytes, why, why_bytes);
-}
-
-static void hook_path(void *inst, const void *a, size_t a_bytes, const void *b, size_t b_bytes,
-                      struct coll_transport_path *path)
-{
-	struct hook_inst *in = inst;
-
-	in->t->path(in->inner, a, a_bytes, b, b_bytes, path);
 }
 
 /* ---- Links ------------------------------------------------------------------------ */
@@ -375,14 +366,7 @@ static coll_status hook_recv_through(void *channel, const struct coll_taker *tak
 	return c->inst->t->recv_through(c->inner, taker, expect, cookie);
 }
 
-/* ---- The rest passes through ----------------------------------------------------------------- */
-
-static int hook_progress(void *inst)
-{
-	struct hook_inst *in = inst;
-
-	return in->t->progress(in->inner);
-}
+/* ---- Sleeping ---- */
 
 static coll_status hook_arm(void *inst)
 {
@@ -391,62 +375,6 @@ static coll_status hook_arm(void *inst)
 	if (atomic_load(&in->held))
 		return COLL_AGAIN;
 	return in->t->arm(in->inner);
-}
-
-static void hook_disarm(void *inst)
-{
-	struct hook_inst *in = inst;
-
-	in->t->disarm(in->inner);
-}
-
-static int hook_poll_fd(void *inst)
-{
-	struct hook_inst *in = inst;
-
-	return in->t->poll_fd(in->inner);
-}
-
-static int hook_service_fd(void *inst)
-{
-	struct hook_inst *in = inst;
-
-	return in->t->service_fd(in->inner);
-}
-
-static void hook_service(void *inst)
-{
-	struct hook_inst *in = inst;
-
-	in->t->service(in->inner);
-}
-
-static coll_status hook_mem_alloc(void *inst, size_t len_bytes, struct coll_memory *mem)
-{
-	struct hook_inst *in = inst;
-
-	return in->t->mem_alloc(in->inner, len_bytes, mem);
-}
-
-static void hook_mem_free(void *inst, struct coll_memory *mem)
-{
-	struct hook_inst *in = inst;
-
-	in->t->mem_free(in->inner, mem);
-}
-
-static coll_status hook_mem_reg(void *inst, struct coll_memory *mem)
-{
-	struct hook_inst *in = inst;
-
-	return in->t->mem_reg(in->inner, mem);
-}
-
-static void hook_mem_dereg(void *inst, struct coll_memory *mem)
-{
-	struct hook_inst *in = inst;
-
-	in->t->mem_dereg(in->inner, mem);
 }
 
 /* ---- Shared memory ----
