@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "core/entry.h"
 #include "core/error.h"
 #include "core/memory.h"
 #include "devcall/stage.h"
@@ -16,7 +17,7 @@ coll_status coll_check_call(coll_comm *comm, const char *kind, coll_stream *stre
 {
 	coll_status st;
 
-	if (!comm)
+	if (coll_entry_no_comm(comm, kind))
 		return COLL_ERR_ARGUMENT;
 	st = coll_comm_usable(comm, kind);
 	if (st != COLL_OK)

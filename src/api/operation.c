@@ -11,6 +11,7 @@
 #include "base/sized.h"
 #include "call/group.h"
 #include "call/persistent.h"
+#include "core/entry.h"
 #include "core/error.h"
 #include "inflight/async.h"
 
@@ -72,7 +73,7 @@ coll_status coll_operation_prepare(coll_operation **out, const coll_operation_de
 	char token[2] = {0};
 	coll_status st;
 
-	if (!comm)
+	if (coll_entry_no_comm(comm, kind))
 		return COLL_ERR_ARGUMENT;
 	if (!out || !desc || !coll_sized_read(&d, sizeof(d), desc, COLL_SIZED_FIRST(coll_operation_desc, out_offsets)))
 		return coll_comm_refuse(comm, kind, COLL_ERR_ARGUMENT,

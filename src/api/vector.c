@@ -34,8 +34,8 @@ static inline bool usual(const coll_comm *comm, const void *in, const void *out,
 
 	return comm && coll_group.depth >= 0 &&
 	       !COLL_GUARDED(atomic_load_explicit(&comm->attention, memory_order_acquire)) && !comm->failed &&
-	       !stream && (unsigned)type < COLL_DTYPE_COUNT && op <= COLL_AVG && in && out && count < (size_t)1 << 48 &&
-	       (a == b || a + bytes <= b || b + bytes <= a);
+	       coll_fork_owns(comm->mark) && !stream && (unsigned)type < COLL_DTYPE_COUNT && op <= COLL_AVG && in &&
+	       out && count < (size_t)1 << 48 && (a == b || a + bytes <= b || b + bytes <= a);
 }
 
 coll_status coll_make_all_reduce(const void *in, void *out, size_t count, coll_dtype type, coll_op op, coll_comm *comm,

@@ -50,6 +50,7 @@ MESSAGE(1216, COLL_OK, "A call was made in a stream that is being captured, and 
 MESSAGE(1217, COLL_OK, "A call that cannot be captured was made in a stream that is being captured.", "Make it outside of the capture; other calls can be captured.")
 MESSAGE(1218, COLL_OK, "Some calls of a group are in a stream that is being captured, and others are not; or calls of one communicator are in two captures.", "Make two groups.")
 MESSAGE(1219, COLL_OK, "A call with a block for each rank is made among so many ranks, some of which have devices, that not one element of each fits into a slot of staging.", "Use communicators of fewer ranks, or ranks without devices.")
+MESSAGE(1220, COLL_OK, "A forked child used an object of its parent.", "Destroy it there or leave it alone, and create communicators of the child's own: create communicators after forking workers.")
 MESSAGE(2000, COLL_ERR_PEER_DEAD, "A rank is dead or unreachable.", "The text names the rank: look at its output.")
 MESSAGE(2001, COLL_ERR_PEER_SILENT, "A rank does not answer.", "The text names the rank: check its state with ps on its host.")
 MESSAGE(2002, COLL_ERR_PEER_LATE, "A rank did not make the call in time.", "The text names the rank and its last call.")

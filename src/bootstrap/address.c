@@ -15,6 +15,8 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "base/fork.h"
+
 enum { BACKLOG = 4096 };
 
 static struct sockaddr_in *in4(struct coll_address *a)
@@ -275,7 +277,7 @@ static int listen_at(const struct coll_address *a, uint16_t *port)
 {
 	struct coll_address real = {.len = sizeof(real.at)};
 	const int on = 1, off = 0;
-	int fd = socket(a->at.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	int fd = COLL_FD(socket(a->at.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
 
 	if (fd < 0)
 		return -1;
@@ -286,7 +288,7 @@ static int listen_at(const struct coll_address *a, uint16_t *port)
 	    getsockname(fd, (struct sockaddr *)&real.at, &real.len) < 0) {
 		const int e = errno;
 
-		close(fd);
+		coll_fd_close(fd);
 		errno = e;
 		return -1;
 	}
@@ -328,7 +330,7 @@ int coll_listen_range(const struct coll_address *a, uint16_t first, uint16_t las
 
 int coll_listen_unix(const char *name, struct coll_address *a)
 {
-	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	int fd = COLL_FD(socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
 	int e;
 
 	if (fd < 0)
@@ -346,7 +348,7 @@ int coll_listen_unix(const char *name, struct coll_address *a)
 			return fd;
 	}
 	e = errno;
-	close(fd);
+	coll_fd_close(fd);
 	errno = e;
 	return -1;
 }

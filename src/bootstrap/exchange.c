@@ -13,6 +13,7 @@
 
 #include "base/clock.h"
 #include "base/delay.h"
+#include "base/fork.h"
 #include "base/hash.h"
 #include "base/interrupt.h"
 #include "bootstrap/bootstrap.h"
@@ -280,6 +281,6 @@ coll_status coll_bootstrap_exchange(const coll_config *cfg, const struct coll_se
 		coll_id_host_await(m.key, m.deadline_ns);
 	for (int i = 0; i < COLL_RENDEZVOUS_LISTENERS; i++)
 		if (m.close_listeners && m.listener[i] >= 0)
-			close(m.listener[i]);
+			coll_fd_close(m.listener[i]);
 	return st;
 }

@@ -11,6 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/fork.h"
 #include "base/hash.h"
 #include "base/proof.h"
 #include "bootstrap/host_id.h"
@@ -65,7 +66,7 @@ static void close_listeners(int listener[COLL_RENDEZVOUS_LISTENERS])
 {
 	for (int i = 0; i < COLL_RENDEZVOUS_LISTENERS; i++)
 		if (listener[i] >= 0)
-			close(listener[i]);
+			coll_fd_close(listener[i]);
 }
 
 /* A Unix listener for this host, a TCP listener for the others. */

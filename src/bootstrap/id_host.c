@@ -17,6 +17,7 @@
 
 #include "base/clock.h"
 #include "base/delay.h"
+#include "base/fork.h"
 #include "base/thread.h"
 
 struct host {
@@ -39,7 +40,7 @@ static void free_host(struct host *h)
 {
 	for (int i = 0; i < COLL_RENDEZVOUS_LISTENERS; i++)
 		if (h->listener[i] >= 0)
-			close(h->listener[i]);
+			coll_fd_close(h->listener[i]);
 	free(h);
 }
 
@@ -146,7 +147,7 @@ coll_status coll_id_host_start(const uint64_t key[2], const int listener[COLL_RE
 
 	if (!h) {
 		for (int i = 0; i < COLL_RENDEZVOUS_LISTENERS; i++)
-			close(listener[i]);
+			coll_fd_close(listener[i]);
 		return coll_error_set(err, COLL_ERR_MEMORY, "no memory for a unique id");
 	}
 	memcpy(h->key, key, sizeof(h->key));

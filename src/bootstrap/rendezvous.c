@@ -17,6 +17,7 @@
 
 #include "base/clock.h"
 #include "base/delay.h"
+#include "base/fork.h"
 #include "base/interrupt.h"
 #include "bootstrap/rendezvous_member.h"
 #include "bootstrap/rendezvous_root.h"
@@ -124,7 +125,7 @@ static void accept_some(struct rendezvous *r, int listener)
 
 		if (r->pending_count == PENDING_MAX && !evict(r))
 			return; /* all have proved themselves: they will be done soon */
-		fd = accept4(listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+		fd = COLL_FD(accept4(listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC));
 		if (fd < 0 && (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM)) {
 			if (!evict(r))
 				r->accept_again_ns = coll_clock_ns() + COLL_DELAY_NS(RENDEZVOUS_LISTEN_AGAIN);
@@ -133,7 +134,7 @@ static void accept_some(struct rendezvous *r, int listener)
 		if (fd < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
 			return;
 		if (fd >= 0 && other_user(fd))
-			close(fd);
+			coll_fd_close(fd);
 		else if (fd >= 0)
 			coll_wire_accept(&r->pending[r->pending_count++], fd, r->how->key);
 	}

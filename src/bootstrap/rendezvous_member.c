@@ -13,6 +13,7 @@
 
 #include "base/clock.h"
 #include "base/delay.h"
+#include "base/fork.h"
 #include "base/hash.h"
 #include "base/interrupt.h"
 #include "base/proof.h"
@@ -531,7 +532,7 @@ coll_status meet_member(const struct coll_rendezvous_point *how, struct coll_err
 	}
 	coll_wire_close(&m.up);
 	if (m.own_listener >= 0)
-		close(m.own_listener);
+		coll_fd_close(m.own_listener);
 	free(m.notices);
 	rendezvous_close(&m.rendezvous);
 	return st;

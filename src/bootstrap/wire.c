@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/fork.h"
 #include "base/proof.h"
 
 static const char magic[8] = {'C', 'O', 'L', 'L', 'm', 'e', 'e', 't'};
@@ -91,19 +92,6 @@ static bool queue(struct coll_wire *w, const void *data, size_t len_bytes)
 	return true;
 }
 
-/* Descriptors 0 to 2 may be free in a process started without them, but a zeroed
- * wire must mean "none", and output must not land in a socket. */
-static int above_stdio(int fd)
-{
-	int high;
-
-	if (fd < 0 || fd > 2)
-		return fd;
-	high = fcntl(fd, F_DUPFD_CLOEXEC, 3);
-	close(fd);
-	return high;
-}
-
 static void start(struct coll_wire *w, int fd, const uint64_t key[2], bool server)
 {
 	memset(w, 0, sizeof(*w));
@@ -119,9 +107,7 @@ static void start(struct coll_wire *w, int fd, const uint64_t key[2], bool serve
 
 void coll_wire_accept(struct coll_wire *w, int fd, const uint64_t key[2])
 {
-	start(w, above_stdio(fd), key, true);
-	if (w->fd < 0)
-		fail(w, "dup: %s", strerror(errno));
+	start(w, fd, key, true);
 }
 
 static void say_hello(struct coll_wire *w)
@@ -149,7 +135,7 @@ static bool foreign(const struct coll_wire *w)
 
 bool coll_wire_connect(struct coll_wire *w, const struct coll_address *to, const uint64_t key[2])
 {
-	int fd = above_stdio(socket(to->at.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+	int fd = COLL_FD(socket(to->at.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
 
 	start(w, fd, key, false);
 	if (fd < 0) {
@@ -170,7 +156,7 @@ bool coll_wire_connect(struct coll_wire *w, const struct coll_address *to, const
 void coll_wire_close(struct coll_wire *w)
 {
 	if (w->fd > 0)
-		close(w->fd);
+		coll_fd_close(w->fd);
 	free(w->in);
 	free(w->out);
 	memset(w, 0, sizeof(*w));

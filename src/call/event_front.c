@@ -5,6 +5,7 @@
  */
 #include <stdlib.h>
 
+#include "core/entry.h"
 #include "core/error.h"
 #include "device/device.h"
 #include "inflight/async.h"
@@ -19,7 +20,7 @@ coll_status coll_event_create(coll_event **out, coll_comm *comm)
 {
 	struct coll_event *e;
 
-	if (!comm)
+	if (coll_entry_no_comm(comm, "event_create"))
 		return COLL_ERR_ARGUMENT;
 	if (!out)
 		return coll_comm_refuse(comm, "event_create", COLL_ERR_ARGUMENT, "event is NULL");
@@ -43,6 +44,12 @@ coll_status coll_event_destroy(coll_event **event)
 	if (!e)
 		return COLL_OK;
 	ctx = e->ctx;
+	if (!coll_fork_owns(ctx->mark)) {
+		*event = NULL;
+		coll_context_forget(ctx);
+		free(e);
+		return COLL_OK;
+	}
 	if (coll_notify_forbids(ctx, "event_destroy"))
 		return COLL_ERR_ARGUMENT;
 	*event = NULL;
@@ -56,9 +63,14 @@ coll_status coll_event_destroy(coll_event **event)
 	return COLL_OK;
 }
 
+static bool forbidden(const coll_event *e, const char *kind)
+{
+	return coll_entry_forbids(e ? e->ctx : NULL, "event", kind);
+}
+
 coll_status coll_event_record(coll_event *e, coll_stream *s)
 {
-	if (!e || !s || e->ctx != s->ctx)
+	if (forbidden(e, "event_record") || !s || e->ctx != s->ctx)
 		return COLL_ERR_ARGUMENT;
 	coll_async_lock(e->ctx);
 	coll_list_remove(&e->link);
@@ -127,7 +139,7 @@ coll_status coll_event_query(coll_event *e)
 {
 	struct question q = {.event = e};
 
-	if (!e)
+	if (forbidden(e, "event_query"))
 		return COLL_ERR_ARGUMENT;
 	coll_drive_ask(e->ctx, answer, &q);
 	if (q.status == COLL_AGAIN && q.device) {
@@ -141,7 +153,7 @@ coll_status coll_event_wait(coll_event *e, int timeout_ms)
 {
 	coll_status st;
 
-	if (!e)
+	if (forbidden(e, "event_wait"))
 		return COLL_ERR_ARGUMENT;
 	st = coll_async_await_one(e->ctx, NULL, device_stream(e, NULL), reached, e, timeout_ms);
 	/* The time may be over because another thread held the lock whenever this one asked. */
@@ -153,7 +165,7 @@ coll_status coll_event_time(coll_event *e, double *seconds)
 	uint64_t reached_ns;
 	bool recorded;
 
-	if (!e || !seconds)
+	if (forbidden(e, "event_time") || !seconds)
 		return COLL_ERR_ARGUMENT;
 	coll_async_lock(e->ctx);
 	reached_ns = e->reached_ns;
@@ -239,7 +251,7 @@ coll_status coll_stream_wait_event(coll_stream *s, coll_event *e)
 	coll_status st = COLL_OK;
 	void *earlier;
 
-	if (!s || !e || s->ctx != e->ctx)
+	if (forbidden(e, "stream_wait_event") || !s || s->ctx != e->ctx)
 		return COLL_ERR_ARGUMENT;
 	/* A stream of the device waits until another one has done all it holds now. Without the lock: the driver may
 	 * keep this thread until the progress thread has moved earlier calls. */
@@ -267,7 +279,7 @@ coll_status coll_event_notify(coll_event *e, void (*fn)(void *arg, coll_status s
 	struct coll_notice *n;
 	bool added;
 
-	if (!e || !fn)
+	if (forbidden(e, "event_notify") || !fn)
 		return COLL_ERR_ARGUMENT;
 	n = coll_notify_make(fn, arg);
 	if (!n)

@@ -19,6 +19,7 @@
 #include "base/limits.h"
 #include "call/collective.h"
 #include "call/issue.h"
+#include "core/entry.h"
 #include "core/error.h"
 #include "inflight/drive.h"
 #include "inflight/notify.h"
@@ -411,6 +412,9 @@ coll_status coll_group_end(void)
 		return COLL_OK;
 	coll_group.first = coll_group.last = NULL;
 	coll_group.calls = 0;
+	/* Begun by the parent: what it noted stays its own. */
+	if (list && coll_entry_forbids(list->comm->ctx, "group", "group_end"))
+		return COLL_ERR_ARGUMENT;
 	if (calls > CONTEXTS_LOCAL && !(b.ctxs = malloc((size_t)calls * sizeof(struct coll_context *)))) {
 		give_up(list, COLL_ERR_MEMORY);
 		return COLL_ERR_MEMORY;

@@ -20,6 +20,7 @@
 #include "call/begin.h"
 #include "call/collective.h"
 #include "call/issue.h"
+#include "core/entry.h"
 #include "core/error.h"
 #include "engine/order.h"
 #include "engine/run.h"
@@ -200,6 +201,12 @@ static coll_status start_inline(struct coll_operation *op)
 	return COLL_OK;
 }
 
+/* comm is NULL when its communicator has been destroyed. */
+static bool forbidden(const struct coll_operation *op, const char *kind)
+{
+	return !(op && !op->comm) && coll_entry_forbids(op ? op->comm->ctx : NULL, "operation", kind);
+}
+
 coll_status coll_operation_start(coll_operation *op, coll_stream *stream)
 {
 	static const char kind[] = "operation_start";
@@ -207,7 +214,7 @@ coll_status coll_operation_start(coll_operation *op, coll_stream *stream)
 	bool submitted;
 	coll_status st;
 
-	if (!op || !op->comm)
+	if (forbidden(op, kind) || !op->comm)
 		return COLL_ERR_ARGUMENT;
 	st = coll_comm_usable(op->comm, kind);
 	if (st != COLL_OK)
@@ -251,7 +258,7 @@ coll_status coll_operation_wait(coll_operation *op, int timeout_ms)
 	struct coll_request *r = op ? &op->collective.request : NULL;
 	coll_status st;
 
-	if (!op)
+	if (forbidden(op, "operation_wait"))
 		return COLL_ERR_ARGUMENT;
 	if (!op->out || !op->comm)
 		return op->status;
@@ -278,7 +285,9 @@ coll_status coll_operation_test(coll_operation *op)
 {
 	const struct coll_request *r = op ? &op->collective.request : NULL;
 
-	if (op && op->out && op->comm && coll_inlined_current(op->comm) == r) {
+	if (forbidden(op, "operation_test"))
+		return COLL_ERR_ARGUMENT;
+	if (op->out && op->comm && coll_inlined_current(op->comm) == r) {
 		if (coll_notify_forbids(op->comm->ctx, "operation_test"))
 			return COLL_ERR_ARGUMENT;
 		coll_inlined_become_starter(op->comm);
@@ -298,6 +307,13 @@ coll_status coll_operation_destroy(coll_operation **operation)
 
 	if (!op)
 		return COLL_OK;
+	if (op->comm && !coll_fork_owns(op->comm->mark)) {
+		*operation = NULL;
+		coll_list_remove(&op->link);
+		dispose(op);
+		free(op);
+		return COLL_OK;
+	}
 	if (coll_notify_forbids(NULL, "operation_destroy"))
 		return COLL_ERR_ARGUMENT;
 	if (r->noted)
@@ -346,10 +362,11 @@ static void look_at_current(struct coll_comm *comm)
 
 coll_status coll_progress(coll_comm *comm)
 {
-	const struct coll_async *a = comm ? comm->ctx->async : NULL;
+	const struct coll_async *a;
 
-	if (!comm || coll_notify_forbids(comm->ctx, "progress"))
+	if (coll_entry_no_comm(comm, "progress") || coll_notify_forbids(comm->ctx, "progress"))
 		return COLL_ERR_ARGUMENT;
+	a = comm->ctx->async;
 	look_at_current(comm);
 	coll_inlined_sweep(comm->ctx);
 	coll_drive_try(comm->ctx);

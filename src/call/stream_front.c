@@ -3,6 +3,7 @@
  */
 #include <stdlib.h>
 
+#include "core/entry.h"
 #include "core/error.h"
 #include "device/device.h"
 #include "inflight/async.h"
@@ -37,7 +38,7 @@ static coll_status make(coll_stream **out, coll_comm *comm, const char *kind)
 
 coll_status coll_stream_create(coll_stream **out, coll_comm *comm)
 {
-	return comm ? make(out, comm, "stream_create") : COLL_ERR_ARGUMENT;
+	return coll_entry_no_comm(comm, "stream_create") ? COLL_ERR_ARGUMENT : make(out, comm, "stream_create");
 }
 
 coll_status coll_stream_wrap_cuda(coll_stream **out, coll_comm *comm, void *cuda_stream)
@@ -48,7 +49,7 @@ coll_status coll_stream_wrap_cuda(coll_stream **out, coll_comm *comm, void *cuda
 	struct coll_device *d;
 	coll_status st;
 
-	if (!comm)
+	if (coll_entry_no_comm(comm, kind))
 		return COLL_ERR_ARGUMENT;
 	d = comm->ctx->device;
 	if (!d)
@@ -68,7 +69,7 @@ coll_status coll_stream_wrap_cuda(coll_stream **out, coll_comm *comm, void *cuda
 int coll_stream_is_captured(const coll_stream *s)
 {
 	struct coll_device_capture capture = {0};
-	struct coll_device *d = s && s->device ? s->ctx->device : NULL;
+	struct coll_device *d = s && s->device && coll_fork_owns(s->ctx->mark) ? s->ctx->device : NULL;
 	const char *why;
 
 	return d && d->table->stream_check(d, s->handle, &capture, &why) == COLL_OK && capture.id != 0;
@@ -91,9 +92,14 @@ static coll_status status_of(struct coll_stream *s)
 	return st;
 }
 
+static bool forbidden(const coll_stream *s, const char *kind)
+{
+	return coll_entry_forbids(s ? s->ctx : NULL, "stream", kind);
+}
+
 coll_status coll_stream_query(coll_stream *s)
 {
-	if (!s)
+	if (forbidden(s, "stream_query"))
 		return COLL_ERR_ARGUMENT;
 	if (!complete(s))
 		coll_drive_ask(s->ctx, complete, s);
@@ -106,7 +112,7 @@ coll_status coll_stream_wait(coll_stream *s, int timeout_ms)
 {
 	coll_status st;
 
-	if (!s)
+	if (forbidden(s, "stream_wait"))
 		return COLL_ERR_ARGUMENT;
 	st = coll_async_await_one(s->ctx, NULL, s->device, complete, s, timeout_ms);
 	return st == COLL_OK ? status_of(s) : st;
@@ -120,6 +126,12 @@ coll_status coll_stream_destroy(coll_stream **stream)
 
 	if (!s)
 		return COLL_OK;
+	if (!coll_fork_owns(s->ctx->mark)) {
+		*stream = NULL;
+		coll_context_forget(s->ctx);
+		free(s);
+		return COLL_OK;
+	}
 	if (coll_notify_forbids(s->ctx, "stream_destroy") || coll_noted_has(NULL, s))
 		return COLL_ERR_ARGUMENT;
 	st = coll_stream_wait(s, -1);

@@ -22,6 +22,7 @@
 #include "call/begin.h"
 #include "call/issue.h"
 #include "call/tag_kind.h"
+#include "core/entry.h"
 #include "core/error.h"
 #include "core/thread_error.h"
 #include "device/device.h"
@@ -442,6 +443,8 @@ coll_status coll_request_cancel(coll_request *req)
 	if (!req)
 		return COLL_ERR_ARGUMENT;
 	p = coll_tag_receive_of(req);
+	if (coll_entry_forbids(p->ctx, "request", "request_cancel"))
+		return COLL_ERR_ARGUMENT;
 	coll_async_lock(p->ctx);
 	/* While it is not done its communicator exists. */
 	if (!is_done(req) && coll_tags_cancel(req->comm, &p->op)) {

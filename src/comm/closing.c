@@ -31,6 +31,7 @@
 #include "call/tag.h"
 #include "comm/create.h"
 #include "control/gossip.h"
+#include "core/entry.h"
 #include "core/error.h"
 #include "core/thread_error.h"
 #include "devcall/capture_launch.h"
@@ -372,6 +373,11 @@ coll_status coll_comm_destroy(coll_comm **out)
 
 	if (!comm)
 		return COLL_OK;
+	if (!coll_fork_owns(comm->mark)) {
+		*out = NULL;
+		coll_comm_forget(comm);
+		return COLL_OK;
+	}
 	if (coll_notify_forbids(comm->ctx, "comm_destroy"))
 		return COLL_ERR_ARGUMENT;
 	if (coll_noted_has(comm, NULL))
@@ -404,7 +410,7 @@ coll_status coll_comm_destroy(coll_comm **out)
 
 coll_status coll_comm_abort(coll_comm *comm, const char *reason)
 {
-	if (!comm)
+	if (coll_entry_no_comm(comm, "comm_abort"))
 		return COLL_ERR_ARGUMENT;
 	if (coll_comm_abort_locally(comm, reason) && comm->ctx->control)
 		coll_control_flush(comm->ctx->control, COLL_DELAY_FAILURE_FLUSH_MS);

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/fork.h"
 #include "base/hash.h"
 #include "base/interrupt.h"
 #include "base/limits.h"
@@ -17,6 +18,7 @@
 #include "bootstrap/exchange.h"
 #include "bootstrap/id.h"
 #include "bootstrap/probe.h"
+#include "call/persistent.h"
 #include "call/tag_kind.h"
 #include "comm/closing.h"
 #include "comm/devices.h"
@@ -72,6 +74,9 @@ const coll_error *coll_last_error(const coll_comm *comm)
 {
 	static const coll_error none = {COLL_OK, -1, "", 0, "", -1, "", 0, "no error"};
 
+	/* What a child asked of an object of its parent. */
+	if (comm && !coll_fork_owns(comm->mark))
+		comm = NULL;
 	if (comm && coll_comm_status(comm) != COLL_OK)
 		return &comm->lost.error;
 	if (comm)
@@ -209,6 +214,7 @@ coll_status coll_comm_new(struct coll_context *ctx, uint64_t id, uint32_t epoch,
 	if (!comm)
 		return coll_error_set(err, st, "out of memory for a communicator");
 	comm->ctx = ctx;
+	comm->mark = ctx->mark;
 	comm->id = id;
 	comm->epoch = epoch;
 	comm->timeout_ms = ctx->settings.timeout_ms;
@@ -240,6 +246,38 @@ coll_status coll_comm_new(struct coll_context *ctx, uint64_t id, uint32_t epoch,
 	return COLL_OK;
 }
 
+/* What only its thread has touched. */
+static void free_own(struct coll_comm *comm)
+{
+	coll_run_destroy(&comm->run);
+	coll_run_destroy(&comm->pair_run[0]);
+	coll_run_destroy(&comm->pair_run[1]);
+	coll_plan_cache_destroy(&comm->plans);
+	coll_recorder_close(&comm->recorder);
+	coll_rank_map_fini(&comm->rank_map);
+	coll_layout_destroy(&comm->layout);
+	coll_rails_destroy(&comm->rails);
+	free((void *)comm->pair_sequence[0]);
+	free((void *)comm->pair_sequence[1]);
+	coll_pair_counts_free(&comm->pair_counts);
+	free(comm->groups.at);
+	free(comm->ops);
+	free(comm->scratch);
+	free(comm->end);
+	free(comm->late.ranks);
+	free(comm->refused_late);
+	free(comm);
+}
+
+void coll_comm_forget(struct coll_comm *comm)
+{
+	struct coll_context *ctx = comm->ctx;
+
+	coll_operations_orphan(comm);
+	free_own(comm);
+	coll_context_forget(ctx);
+}
+
 void coll_comm_free(struct coll_comm **out)
 {
 	struct coll_comm *comm = *out;
@@ -260,25 +298,8 @@ void coll_comm_free(struct coll_comm **out)
 	coll_tags_free(comm);
 	coll_intra_destroy(&comm->intra);
 	coll_inflight_fini(comm);
-	coll_run_destroy(&comm->run);
-	coll_run_destroy(&comm->pair_run[0]);
-	coll_run_destroy(&comm->pair_run[1]);
 	coll_comm_memory_free_all(comm);
-	coll_plan_cache_destroy(&comm->plans);
-	coll_recorder_close(&comm->recorder);
-	coll_rank_map_fini(&comm->rank_map);
-	coll_layout_destroy(&comm->layout);
-	coll_rails_destroy(&comm->rails);
-	free((void *)comm->pair_sequence[0]);
-	free((void *)comm->pair_sequence[1]);
-	coll_pair_counts_free(&comm->pair_counts);
-	free(comm->groups.at);
-	free(comm->ops);
-	free(comm->scratch);
-	free(comm->end);
-	free(comm->late.ranks);
-	free(comm->refused_late);
-	free(comm);
+	free_own(comm);
 }
 
 /* ---- Creation ---- */

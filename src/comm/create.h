@@ -19,4 +19,7 @@ void coll_comm_describe(const struct coll_comm *comm);
 uint64_t coll_comm_first_id(const struct coll_context *ctx);
 void coll_comm_free(struct coll_comm **comm);
 
+/* In a forked child: free the memory of the communicator, and nothing else. Ends its use of the context. */
+void coll_comm_forget(struct coll_comm *comm);
+
 #endif

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "core/comm.h"
+#include "core/entry.h"
 #include "core/error.h"
 #include "core/way_name.h"
 #include "device/device.h"
@@ -100,7 +101,7 @@ coll_status coll_comm_explain(coll_comm *comm, const char *collective, size_t co
 	int kind = collective ? coll_plan_kind_from_name(collective) : -1;
 	char transports[64];
 
-	if (!comm)
+	if (coll_entry_no_comm(comm, "explain"))
 		return COLL_ERR_ARGUMENT;
 	if (kind < 0 || kind == COLL_KIND_SEND_RECV)
 		return coll_comm_refuse(comm, "explain", COLL_ERR_ARGUMENT, "'%s' is not a collective",

@@ -16,6 +16,7 @@
 #include "base/link_rates.h"
 #include "bootstrap/address.h"
 #include "core/comm.h"
+#include "core/entry.h"
 #include "core/error.h"
 #include "inflight/async.h"
 #include "inflight/drive.h"
@@ -124,7 +125,7 @@ unsigned coll_settings_levels(const struct coll_settings *settings)
 /* The lock: drivers read the limits of pending calls. */
 coll_status coll_comm_set_timeout(coll_comm *comm, int timeout_ms, int arrival_timeout_ms)
 {
-	if (!comm)
+	if (coll_entry_no_comm(comm, "comm_set_timeout"))
 		return COLL_ERR_ARGUMENT;
 	if (timeout_ms == 0 || timeout_ms < -1 || arrival_timeout_ms == 0 || arrival_timeout_ms < -1)
 		return coll_comm_refuse(comm, "comm_set_timeout", COLL_ERR_ARGUMENT,

@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/sized.h"
 #include "core/comm.h"
+#include "core/entry.h"
 #include "core/error.h"
 #include "core/way_name.h"
 
@@ -106,7 +107,7 @@ coll_status coll_comm_stats(coll_comm *comm, coll_stats *rows, int *count)
 	double tick;
 	int n = 0;
 
-	if (!comm || !count || *count < 0 || (*count > 0 && !rows))
+	if (coll_entry_no_comm(comm, "comm_stats") || !count || *count < 0 || (*count > 0 && !rows))
 		return COLL_ERR_ARGUMENT;
 	row_bytes = *count > 0 ? coll_sized_of(rows, first) : first;
 	if (row_bytes == 0)

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/delay.h"
+#include "base/fork.h"
 #include "base/hash.h"
 #include "bootstrap/host_id.h"
 #include "context/locality.h"
@@ -311,6 +312,7 @@ coll_status coll_context_open(struct coll_context **ctx, const struct coll_conte
 	if (!c)
 		return coll_error_set(err, COLL_ERR_MEMORY, "out of memory for a context");
 	c->spin_scale = c->core_sharers = 1;
+	c->mark = coll_fork_mark();
 	c->hooks = hooks;
 	c->settings = *settings;
 	c->identity = *id;
@@ -525,6 +527,25 @@ void coll_context_release(struct coll_context **ctx)
 
 /* ---- Close ---- */
 
+static void free_tables(struct coll_context *c)
+{
+	coll_history_close(&c->history);
+	for (int i = 0; i < c->ninside; i++)
+		free(c->inside[i].group_of);
+	free(c->inside_text);
+	free(c->host_of);
+	free(c->oversubscribed);
+	free(c->processes);
+	free(c->peer_infos);
+	free(c);
+}
+
+void coll_context_forget(struct coll_context *c)
+{
+	if (coll_context_leave(c))
+		free_tables(c);
+}
+
 void coll_context_close(struct coll_context **ctx)
 {
 	struct coll_context *c = *ctx;
@@ -553,17 +574,9 @@ void coll_context_close(struct coll_context **ctx)
 	if (c->service_wake_fd >= 0)
 		coll_net->close(c->service_wake_fd);
 	if (c->logger.file)
-		close(c->logger.file);
+		coll_fd_close(c->logger.file);
 	pthread_mutex_destroy(&c->links_lock);
 	pthread_mutex_destroy(&c->comms_lock);
 	pthread_mutex_destroy(&c->closing_lock);
-	coll_history_close(&c->history);
-	for (int i = 0; i < c->ninside; i++)
-		free(c->inside[i].group_of);
-	free(c->inside_text);
-	free(c->host_of);
-	free(c->oversubscribed);
-	free(c->processes);
-	free(c->peer_infos);
-	free(c);
+	free_tables(c);
 }

@@ -105,6 +105,7 @@ struct coll_context {
 	bool service_running;
 	int service_wake_fd;
 	atomic_bool stopping;
+	uint32_t mark;                                                       /* of this process: see base/fork.h */
 	const struct coll_service_client *clients[COLL_SERVICE_CLIENTS_MAX]; /* registered before the thread starts */
 	int nclients;
 
@@ -202,6 +203,9 @@ bool coll_context_leave(struct coll_context *ctx);
  * all of them. */
 struct coll_context *coll_context_end(struct coll_context *ctx);
 void coll_context_release(struct coll_context **ctx);
+/* In a forked child: remove a user. The last one frees memory, and nothing else: threads, descriptors and shared memory
+ * are the parent's. */
+void coll_context_forget(struct coll_context *ctx);
 
 /* The link to a process, opened on first use. Sets *opened and *link with OK and with AGAIN (still
  * connecting). */

@@ -207,8 +207,7 @@ struct coll_comm {
 	struct coll_allocation *allocations;
 	char *scratch;
 	size_t scratch_bytes;
-	enum coll_isa isa;
-
+	uint32_t mark;                 /* of its process: see base/fork.h */
 	atomic_uint attention;         /* COLL_ATTENTION_* */
 	struct coll_inflight inflight; /* see async.h */
 	bool closing;                  /* in the barrier of destroy: earlier ranks report failures to the others */
@@ -218,6 +217,7 @@ struct coll_comm {
 	atomic_bool abort_claimed;
 	atomic_bool aborted;
 	char abort_text[256];
+	enum coll_isa isa;
 	/* The ranks that are late, by watch/late.c. ranks: memory for all, or NULL: then it is `one`. */
 	struct coll_late {
 		uint64_t wait_ns, begun_ns, turn_ns; /* since_ns of the wait; of the search; of its turn */

@@ -7,8 +7,10 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/fork.h"
 #include "base/limits.h"
 #include "core/comm.h"
+#include "core/entry.h"
 #include "core/error.h"
 #include "device/device.h"
 
@@ -151,7 +153,7 @@ coll_status coll_mem_alloc(coll_comm *comm, void **ptr, size_t len_bytes)
 	struct coll_allocation *a;
 	coll_status st = COLL_ERR_UNSUPPORTED;
 
-	if (!comm)
+	if (coll_entry_no_comm(comm, "mem_alloc"))
 		return COLL_ERR_ARGUMENT;
 	if (!ptr)
 		return coll_comm_refuse(comm, "mem_alloc", COLL_ERR_ARGUMENT, "ptr is NULL");
@@ -186,7 +188,7 @@ static coll_status region_alloc(struct coll_device *d, struct coll_allocation *a
 	const coll_status st = d->table->region_create(d, len_bytes, &a->region);
 
 	if (a->region.fd >= 0)
-		close(a->region.fd);
+		coll_fd_close(a->region.fd);
 	a->region.fd = -1;
 	*ptr = (void *)(uintptr_t)a->region.export.address;
 	return st;
@@ -221,7 +223,7 @@ static coll_status device_alloc(struct coll_comm *comm, void **ptr, size_t len_b
 
 coll_status coll_mem_alloc_on(coll_comm *comm, void **ptr, size_t len_bytes, int where)
 {
-	if (!comm)
+	if (coll_entry_no_comm(comm, "mem_alloc_on"))
 		return COLL_ERR_ARGUMENT;
 	if (where == COLL_MEM_HOST)
 		return coll_mem_alloc(comm, ptr, len_bytes);
@@ -237,7 +239,7 @@ coll_status coll_mem_free(coll_comm *comm, void *ptr)
 {
 	struct coll_allocation *a;
 
-	if (!comm)
+	if (coll_entry_no_comm(comm, "mem_free"))
 		return COLL_ERR_ARGUMENT;
 	if (!ptr)
 		return COLL_OK;
@@ -254,7 +256,7 @@ coll_status coll_mem_register(coll_comm *comm, void *ptr, size_t len_bytes)
 	struct coll_allocation *a;
 	coll_status st;
 
-	if (!comm)
+	if (coll_entry_no_comm(comm, "mem_register"))
 		return COLL_ERR_ARGUMENT;
 	if (!ptr || len_bytes == 0)
 		return coll_comm_refuse(comm, "mem_register", COLL_ERR_ARGUMENT, "ptr is NULL or len_bytes is 0");
@@ -281,7 +283,7 @@ coll_status coll_mem_deregister(coll_comm *comm, void *ptr)
 {
 	struct coll_allocation *a;
 
-	if (!comm)
+	if (coll_entry_no_comm(comm, "mem_deregister"))
 		return COLL_ERR_ARGUMENT;
 	a = find(comm, ptr, true);
 	if (!a)

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "core/comm.h"
+#include "core/entry.h"
 #include "core/error.h"
 #include "core/memory.h"
 #include "reduce/element.h"
@@ -59,7 +60,7 @@ coll_status coll_op_create(coll_op *op, coll_comm *comm, coll_user_fn fn, void *
 {
 	struct coll_op_entry e = {.code = COLL_OP_USER, .fn = fn, .arg = arg, .commutative = commutative != 0};
 
-	if (!comm)
+	if (coll_entry_no_comm(comm, "op_create"))
 		return COLL_ERR_ARGUMENT;
 	if (!op || !fn)
 		return coll_comm_refuse(comm, "op_create", COLL_ERR_ARGUMENT, "op or fn is NULL");
@@ -71,7 +72,7 @@ coll_status coll_op_create_premul_sum(coll_op *op, coll_comm *comm, const void *
 	struct coll_op_entry e = {.code = COLL_OP_PREMUL_SUM, .commutative = true, .type = type};
 	coll_status st;
 
-	if (!comm)
+	if (coll_entry_no_comm(comm, "op_create"))
 		return COLL_ERR_ARGUMENT;
 	if (!op || !scale)
 		return coll_comm_refuse(comm, "op_create", COLL_ERR_ARGUMENT, "op or scale is NULL");
@@ -99,7 +100,7 @@ coll_status coll_op_destroy(coll_op *op, coll_comm *comm)
 {
 	struct coll_op_entry *e;
 
-	if (!comm || !op)
+	if (coll_entry_no_comm(comm, "op_destroy") || !op)
 		return COLL_ERR_ARGUMENT;
 	e = entry_of(comm, *op);
 	if (!e)

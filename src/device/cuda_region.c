@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/fork.h"
 #include "device/cuda_capture.h"
 #include "device/cuda_state.h"
 
@@ -106,7 +107,7 @@ static CUresult create_vmm(struct coll_cuda_device *c, size_t len_bytes, struct 
 		result = map(c, memory, len_bytes, true, &at);
 	if (result != CUDA_SUCCESS) {
 		if (fd >= 0)
-			close(fd);
+			coll_fd_close(fd);
 		c->cu->cuMemRelease(memory);
 		return result;
 	}
@@ -158,7 +159,7 @@ void coll_cuda_region_destroy(struct coll_device *d, struct coll_device_region *
 	struct coll_cuda_device *c = coll_cuda_of(d);
 
 	if (r->fd >= 0)
-		close(r->fd);
+		coll_fd_close(r->fd);
 	r->fd = -1;
 	if (r->len_bytes && coll_cuda_enter_relaxed(c) == CUDA_SUCCESS) {
 		if (r->export.share == COLL_DEVICE_SHARE_DESCRIPTOR) {

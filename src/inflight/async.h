@@ -29,6 +29,7 @@
 #ifndef COLL_INFLIGHT_ASYNC_H
 #define COLL_INFLIGHT_ASYNC_H
 
+#include "base/fork.h"
 #include "core/comm.h"
 #include "inflight/noted.h"
 
@@ -187,7 +188,8 @@ static inline bool coll_comm_busy(const struct coll_comm *comm)
 static inline bool coll_comm_is_idle(const struct coll_comm *comm)
 {
 	return coll_group.depth == 0 && !atomic_load_explicit(&comm->inflight.current, memory_order_acquire) &&
-	       !atomic_load_explicit(&comm->attention, memory_order_acquire) && !comm->failed;
+	       !atomic_load_explicit(&comm->attention, memory_order_acquire) && !comm->failed &&
+	       coll_fork_owns(comm->mark);
 }
 
 /* Find the fast path of a call that repeats an earlier one. The checks of the earlier call still

@@ -16,6 +16,7 @@
 #include <stdlib.h>
 
 #include "base/log.h"
+#include "core/entry.h"
 #include "inflight/async.h"
 #include "inflight/stream.h"
 
@@ -61,6 +62,8 @@ void coll_notify_run(struct coll_notice *list)
 
 bool coll_notify_forbids(struct coll_context *ctx, const char *kind)
 {
+	if (ctx && coll_entry_forbids(ctx, "object", kind))
+		return true;
 	if (coll_group.depth != RUNNING)
 		return false;
 	if (ctx)

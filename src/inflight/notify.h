@@ -24,8 +24,8 @@ struct coll_notice *coll_notify_take(struct coll_event *e);
  * returned. NULL: none. */
 void coll_notify_run(struct coll_notice *list);
 
-/* Whether this thread is in such a function, where the library must neither wait nor begin calls.
- * Reports the call `kind` of the program as an error in the log. ctx may be NULL. */
+/* Whether this thread is in such a function, where the library must neither wait nor begin calls, or in a child of the
+ * process that made ctx. Reports the call `kind` of the program as an error in the log. ctx may be NULL. */
 bool coll_notify_forbids(struct coll_context *ctx, const char *kind);
 
 #endif

@@ -16,6 +16,7 @@
 
 #include "base/clock.h"
 #include "base/delay.h"
+#include "base/fork.h"
 #include "context/service.h"
 #include "inspect/dump.h"
 #include "inspect/dump_signal.h"
@@ -42,7 +43,7 @@ struct coll_inspector {
 
 static void dismiss(struct client *c)
 {
-	close(c->fd);
+	coll_fd_close(c->fd);
 	c->fd = -1;
 	c->got = c->sent = 0;
 	coll_text_free(&c->answer);
@@ -128,7 +129,7 @@ static bool welcome(int fd)
 static void accept_some(struct coll_inspector *in)
 {
 	for (int i = 0; i < ACCEPTS_PER_CALL; i++) {
-		const int fd = accept4(in->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+		const int fd = COLL_FD(accept4(in->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK));
 		struct client *c = NULL;
 
 		if (fd < 0 && errno != EAGAIN && errno != EINTR && errno != ECONNABORTED &&
@@ -140,7 +141,7 @@ static void accept_some(struct coll_inspector *in)
 		if (welcome(fd))
 			c = place(in);
 		if (!c || !watch(in, fd, EPOLLIN, c)) {
-			close(fd);
+			coll_fd_close(fd);
 			continue;
 		}
 		c->fd = fd;
@@ -196,7 +197,7 @@ const struct coll_service_client *coll_inspector_client(const struct coll_inspec
 
 static int open_listener(void)
 {
-	const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	const int fd = COLL_FD(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
 
 	/* Names of contexts that are gone are free again. */
 	for (int k = 0; fd >= 0 && k < CONTEXTS; k++) {
@@ -213,7 +214,7 @@ static int open_listener(void)
 			break;
 	}
 	if (fd >= 0)
-		close(fd);
+		coll_fd_close(fd);
 	return -1;
 }
 
@@ -224,7 +225,7 @@ static void open_signal(struct coll_inspector *in)
 
 	if (sig <= 0)
 		return;
-	in->signal_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	in->signal_fd = COLL_FD(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
 	if (in->signal_fd >= 0 && watch(in, in->signal_fd, EPOLLIN, &in->signal_fd))
 		coll_dump_signal_add(sig, in->signal_fd, &in->signal_taken);
 	if (!in->signal_taken)
@@ -244,7 +245,7 @@ struct coll_inspector *coll_inspector_open(struct coll_context *ctx)
 	in->signal_fd = -1;
 	for (int i = 0; i < CLIENTS; i++)
 		in->clients[i].fd = -1;
-	in->epoll = epoll_create1(EPOLL_CLOEXEC);
+	in->epoll = COLL_FD(epoll_create1(EPOLL_CLOEXEC));
 	in->listener = open_listener();
 	if (in->listener >= 0)
 		watch(in, in->listener, EPOLLIN, &in->listener);
@@ -268,10 +269,10 @@ void coll_inspector_close(struct coll_inspector **inspector)
 		if (in->clients[i].fd >= 0)
 			dismiss(&in->clients[i]);
 	if (in->signal_fd >= 0)
-		close(in->signal_fd);
+		coll_fd_close(in->signal_fd);
 	if (in->listener >= 0)
-		close(in->listener);
+		coll_fd_close(in->listener);
 	if (in->epoll >= 0)
-		close(in->epoll);
+		coll_fd_close(in->epoll);
 	free(in);
 }

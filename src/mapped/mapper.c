@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/delay.h"
+#include "base/fork.h"
 #include "base/thread.h"
 
 /* ---- One region ---- */
@@ -46,7 +47,7 @@ static coll_status map_there(struct coll_mapped *d, int rank, int place, uint32_
 	if (st != COLL_OK)
 		return st;
 	st = import ? d->device->table->region_import(d->device, &note->export, fd, import) : COLL_OK;
-	close(fd);
+	coll_fd_close(fd);
 	return st;
 }
 

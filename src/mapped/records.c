@@ -10,6 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/fork.h"
 #include "base/planted.h"
 #include "mapped/call.h"
 
@@ -63,7 +64,7 @@ static void tell(struct coll_mapped *d, struct mapped_own *o)
 static void let_go(struct mapped_own *o)
 {
 	if (o->region.fd >= 0)
-		close(o->region.fd);
+		coll_fd_close(o->region.fd);
 	o->region.fd = -1;
 }
 

@@ -17,6 +17,7 @@
 
 #include "base/clock.h"
 #include "base/delay.h"
+#include "base/fork.h"
 #include "base/messages.h"
 #include "mapped/call.h"
 #include "mapped/mapper.h"
@@ -301,7 +302,7 @@ static coll_status map_slots(struct coll_comm *comm, struct mapped_peer *p, cons
 		p->slots = st == COLL_OK ? p->import.address : 0;
 	}
 	if (fd >= 0)
-		close(fd);
+		coll_fd_close(fd);
 	return st;
 }
 
@@ -384,7 +385,7 @@ void coll_mapped_agree(struct coll_comm *comm, const struct coll_mapped_verdict 
 	if (!d)
 		return;
 	if (d->region.fd >= 0)
-		close(d->region.fd);
+		coll_fd_close(d->region.fd);
 	d->region.fd = -1;
 	if (d->opened && d->memory.base)
 		d->opened->table.shared->settle(d->opened->inst, &d->memory);
@@ -519,7 +520,7 @@ void coll_mapped_destroy(struct coll_comm *comm, bool stuck, struct coll_device_
 		        "[COLL-5113] %s may still be used by a communicator that has ended: %zu MiB of its memory stay",
 		        d->device->name, (size_t)d->region.len_bytes >> 20);
 		if (d->region.fd >= 0)
-			close(d->region.fd);
+			coll_fd_close(d->region.fd);
 		return; /* all of it stays */
 	}
 	for (int r = 0; r < d->size; r++)

@@ -10,10 +10,16 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
+#include "base/fork.h"
 #include "base/thread.h"
 
-/* Address arguments are a union of pointer types in the C library, so a plain pointer to these functions has another
- * type than the table. */
+/* What makes descriptors keeps them for forks. Address arguments are a union of pointer types in the C library, so a
+ * plain pointer to these functions has another type than the table. */
+static int system_socket(int domain, int type, int protocol)
+{
+	return COLL_FD(socket(domain, type, protocol));
+}
+
 static int system_bind(int fd, const struct sockaddr *address, socklen_t len_bytes)
 {
 	return bind(fd, address, len_bytes);
@@ -21,7 +27,7 @@ static int system_bind(int fd, const struct sockaddr *address, socklen_t len_byt
 
 static int system_accept(int fd, int flags)
 {
-	return accept4(fd, NULL, NULL, flags);
+	return COLL_FD(accept4(fd, NULL, NULL, flags));
 }
 
 static int system_connect(int fd, const struct sockaddr *address, socklen_t len_bytes)
@@ -34,8 +40,23 @@ static int system_getsockname(int fd, struct sockaddr *address, socklen_t *len_b
 	return getsockname(fd, address, len_bytes);
 }
 
+static int system_epoll_create(int flags)
+{
+	return COLL_FD(epoll_create1(flags));
+}
+
+static int system_eventfd(unsigned value, int flags)
+{
+	return COLL_FD(eventfd(value, flags));
+}
+
+static int system_timerfd_create(int clock, int flags)
+{
+	return COLL_FD(timerfd_create(clock, flags));
+}
+
 static const struct coll_net system_net = {
-        .socket = socket,
+        .socket = system_socket,
         .bind = system_bind,
         .listen = listen,
         .accept = system_accept,
@@ -47,16 +68,16 @@ static const struct coll_net system_net = {
         .recv = recv,
         .getifaddrs = getifaddrs,
         .freeifaddrs = freeifaddrs,
-        .epoll_create = epoll_create1,
+        .epoll_create = system_epoll_create,
         .epoll_ctl = epoll_ctl,
         .epoll_wait = epoll_wait,
         .poll = poll,
-        .eventfd = eventfd,
-        .timerfd_create = timerfd_create,
+        .eventfd = system_eventfd,
+        .timerfd_create = system_timerfd_create,
         .timerfd_settime = timerfd_settime,
         .read = read,
         .write = write,
-        .close = close,
+        .close = coll_fd_close,
         .yield = sched_yield,
         .sleep = nanosleep,
         .thread_start = coll_thread_start,

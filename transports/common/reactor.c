@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "base/delay.h"
+#include "base/fork.h"
 
 enum { EVENTS = 32 };
 
@@ -46,9 +47,9 @@ bool coll_reactor_watch(struct coll_reactor *r, int fd, uint32_t events, uint64_
 
 bool coll_reactor_open(struct coll_reactor *r)
 {
-	r->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-	r->timer_fd = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
-	r->kick_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+	r->epoll_fd = COLL_FD(epoll_create1(EPOLL_CLOEXEC));
+	r->timer_fd = COLL_FD(timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC));
+	r->kick_fd = COLL_FD(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
 	return r->epoll_fd >= 0 && r->timer_fd >= 0 && r->kick_fd >= 0 &&
 	       coll_reactor_watch(r, r->timer_fd, EPOLLIN, TAG_TIMER, EPOLL_CTL_ADD) &&
 	       coll_reactor_watch(r, r->kick_fd, EPOLLIN, TAG_KICK, EPOLL_CTL_ADD);
@@ -57,7 +58,7 @@ bool coll_reactor_open(struct coll_reactor *r)
 static void close_fd(int fd)
 {
 	if (fd >= 0)
-		close(fd);
+		coll_fd_close(fd);
 }
 
 void coll_reactor_fini(struct coll_reactor *r)

@@ -15,6 +15,7 @@
 
 #include "base/clock.h"
 #include "base/delay.h"
+#include "base/fork.h"
 #include "transport/transport.h"
 #include "transports/rdma/address.h"
 #include "transports/rdma/channel.h"
@@ -60,7 +61,7 @@ static bool non_blocking(int fd)
 
 static bool open_descriptors(struct rdma_inst *in)
 {
-	in->wait_fd = epoll_create1(EPOLL_CLOEXEC);
+	in->wait_fd = COLL_FD(epoll_create1(EPOLL_CLOEXEC));
 	if (in->wait_fd < 0 || !non_blocking(in->cm->fd) || !coll_reactor_open(&in->service) ||
 	    !coll_reactor_watch(&in->service, in->cm->fd, EPOLLIN, RDMA_TAG_CM, EPOLL_CTL_ADD))
 		return false;
@@ -92,7 +93,7 @@ static void dispose(struct rdma_inst *in)
 	if (in->cm)
 		in->v.rdma_destroy_event_channel(in->cm);
 	if (in->wait_fd >= 0)
-		close(in->wait_fd);
+		coll_fd_close(in->wait_fd);
 	coll_reactor_fini(&in->service);
 	coll_link_table_fini(&in->links);
 	coll_rdma_verbs_unload(&in->v);

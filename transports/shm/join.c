@@ -13,6 +13,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/fork.h"
 #include "transports/shm/channel.h"
 #include "transports/shm/cma.h"
 #include "transports/shm/link.h"
@@ -62,7 +63,7 @@ static bool join(struct shm_link *l, struct shm_conn *c, const struct shm_introd
 
 	if (!page)
 		return false;
-	close(fds[0]);
+	coll_fd_close(fds[0]);
 	l->peer_wake_fd = fds[1];
 	l->told_pid = intro->pid;
 	l->probe_address = intro->probe_address;
@@ -180,7 +181,7 @@ static void close_fds(const int fds[2])
 {
 	for (int i = 0; i < 2; i++) {
 		if (fds[i] >= 0)
-			close(fds[i]);
+			coll_fd_close(fds[i]);
 	}
 }
 

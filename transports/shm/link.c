@@ -21,6 +21,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/fork.h"
 #include "transports/shm/offer.h"
 #include "transports/shm/region.h"
 #include "transports/shm/segment.h"
@@ -68,7 +69,7 @@ void coll_shm_conn_end(struct shm_inst *in, struct shm_conn *c)
 	}
 	c->link = NULL;
 	c->state = SHM_DEAD;
-	close(c->source.fd);
+	coll_fd_close(c->source.fd);
 	c->source.fd = -1;
 }
 
@@ -119,9 +120,9 @@ void coll_shm_link_free(struct shm_link *l)
 	if (page)
 		munmap((void *)(uintptr_t)page, PAGE_BYTES);
 	if (l->peer_wake_fd >= 0)
-		close(l->peer_wake_fd);
+		coll_fd_close(l->peer_wake_fd);
 	if (l->pid.fd >= 0)
-		close(l->pid.fd);
+		coll_fd_close(l->pid.fd);
 	free(l);
 }
 
@@ -184,7 +185,7 @@ bool coll_shm_watch_process(struct shm_link *l, uint32_t pid)
 {
 	if (l->pid.fd >= 0 || pid == 0 || pid == (uint32_t)getpid())
 		return true;
-	l->pid.fd = (int)syscall(__NR_pidfd_open, (pid_t)pid, 0);
+	l->pid.fd = COLL_FD((int)syscall(__NR_pidfd_open, (pid_t)pid, 0));
 	if (l->pid.fd < 0)
 		return errno != ESRCH;
 	coll_shm_watch(l->inst, &l->pid, EPOLLIN);

@@ -16,6 +16,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "base/fork.h"
 #include "transports/shm/ring.h"
 #include "transports/shm/segment.h"
 #include "transports/shm/wire.h"
@@ -41,7 +42,7 @@ coll_status coll_shm_offer(void *link, const struct coll_channel_key *key, const
 	st = coll_shm_link_state(l) > COLL_AGAIN ? coll_shm_link_state(l) : coll_shm_enqueue(l, &m, fd, true);
 	pthread_mutex_unlock(&l->inst->lock);
 	if (st != COLL_OK && fd >= 0)
-		close(fd);
+		coll_fd_close(fd);
 	return st;
 }
 
@@ -76,7 +77,7 @@ static void drop(struct shm_offered **at)
 	if (o->base)
 		munmap(o->base, o->len);
 	if (o->fd >= 0)
-		close(o->fd);
+		coll_fd_close(o->fd);
 	free(o);
 }
 
@@ -182,7 +183,7 @@ coll_status coll_shm_hand(void *link, const struct coll_channel_key *key, int fd
 	st = coll_shm_link_state(l) > COLL_AGAIN ? coll_shm_link_state(l) : coll_shm_enqueue(l, &m, copy, true);
 	pthread_mutex_unlock(&l->inst->lock);
 	if (st != COLL_OK)
-		close(copy);
+		coll_fd_close(copy);
 	return st;
 }
 

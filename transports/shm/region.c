@@ -16,6 +16,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "base/fork.h"
 #include "transports/shm/segment.h"
 #include "transports/shm/shm.h"
 #include "transports/shm/wire.h"
@@ -88,7 +89,7 @@ coll_status coll_shm_mem_alloc(void *inst, size_t len_bytes, struct coll_memory 
 		if (r->base)
 			munmap(r->base, r->len);
 		if (r->fd >= 0)
-			close(r->fd);
+			coll_fd_close(r->fd);
 		free(r);
 		return COLL_ERR_UNSUPPORTED;
 	}
@@ -100,7 +101,7 @@ static void region_free(struct shm_region *r)
 {
 	munmap(r->base, r->len);
 	if (r->fd >= 0)
-		close(r->fd);
+		coll_fd_close(r->fd);
 	r->magic = 0;
 	free(r);
 }
@@ -152,7 +153,7 @@ void coll_shm_settle(void *inst, const struct coll_memory *mem)
 		r->next = in->settled;
 		in->settled = r;
 		atomic_fetch_sub(&in->regions_now, 1);
-		close(r->fd);
+		coll_fd_close(r->fd);
 		r->fd = -1;
 	}
 	pthread_mutex_unlock(&in->lock);
@@ -204,13 +205,13 @@ static bool announce(struct shm_link *l, const struct shm_region *r)
 	m.region = (struct shm_region_note){.len = r->len, .id = r->id};
 	pthread_mutex_lock(&l->inst->lock);
 	if (atomic_load(known) != r->id) {
-		const int fd = dup(r->fd); /* the region may be freed before the message is sent */
+		const int fd = COLL_FD(dup(r->fd)); /* the region may be freed before the message is sent */
 
 		told = fd >= 0 && coll_shm_enqueue(l, &m, fd, true) == COLL_OK;
 		if (told)
 			atomic_store(known, r->id);
 		else if (fd >= 0)
-			close(fd);
+			coll_fd_close(fd);
 	}
 	pthread_mutex_unlock(&l->inst->lock);
 	return told;

@@ -19,6 +19,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/fork.h"
 #include "base/planted.h"
 #include "transports/shm/shm.h"
 
@@ -37,7 +38,7 @@ static bool within_limit(size_t len)
 
 int coll_shm_memfd(size_t len)
 {
-	const int fd = within_limit(len) ? memfd_create("coll", MFD_CLOEXEC | MFD_ALLOW_SEALING) : -1;
+	const int fd = within_limit(len) ? COLL_FD(memfd_create("coll", MFD_CLOEXEC | MFD_ALLOW_SEALING)) : -1;
 
 	if (fd < 0)
 		return -1;
@@ -45,7 +46,7 @@ int coll_shm_memfd(size_t len)
 		close(shm_open("/coll-planted", O_CREAT | O_RDWR, 0600));
 	if (ftruncate(fd, (off_t)len) == 0 && fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0)
 		return fd;
-	close(fd);
+	coll_fd_close(fd);
 	return -1;
 }
 
@@ -82,7 +83,7 @@ void coll_shm_segments_free(struct shm_segment **list)
 		}
 		munmap(s->base, s->len);
 		if (s->fd >= 0)
-			close(s->fd);
+			coll_fd_close(s->fd);
 		free(s);
 	}
 }
@@ -153,7 +154,7 @@ static bool segment_map(struct shm_segment *s)
 	if (s->base)
 		munmap(s->base, s->len);
 	if (s->fd >= 0)
-		close(s->fd);
+		coll_fd_close(s->fd);
 	return false;
 }
 

@@ -21,6 +21,7 @@
 
 #include "base/clock.h"
 #include "base/delay.h"
+#include "base/fork.h"
 #include "base/proof.h"
 #include "transports/shm/join.h"
 #include "transports/shm/link.h"
@@ -171,7 +172,7 @@ static void listen_for(struct shm_inst *in, uint32_t events)
 static void on_listener(struct shm_inst *in)
 {
 	for (int i = 0; i < ACCEPTS; i++) {
-		const int fd = accept4(in->listener.fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+		const int fd = COLL_FD(accept4(in->listener.fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC));
 
 		if (fd < 0 && (errno == EMFILE || errno == ENFILE)) {
 			const bool ours = errno == EMFILE;
@@ -189,7 +190,7 @@ static void on_listener(struct shm_inst *in)
 		if (in->strangers >= SHM_CONNS_MAX)
 			evict(in);
 		if (atomic_load(&in->closed) || !same_user(fd) || !conn_new(in, fd, SHM_WAIT_HELLO))
-			close(fd);
+			coll_fd_close(fd);
 	}
 	coll_shm_timer(in, COLL_DELAY_SHM_TICK_MS);
 }
@@ -202,7 +203,7 @@ static void say_hello(struct shm_link *l, int fd)
 	const int none[2] = {-1, -1};
 
 	if (!c) {
-		close(fd);
+		coll_fd_close(fd);
 		return;
 	}
 	c->link = l;
@@ -220,7 +221,7 @@ static void try_connect(struct shm_link *l)
 {
 	struct sockaddr_un at = {.sun_family = AF_UNIX};
 	const socklen_t len = offsetof(struct sockaddr_un, sun_path) + 1 + SHM_NAME_BYTES;
-	const int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	const int fd = COLL_FD(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
 
 	l->since_ns = coll_clock_ns();
 	if (fd < 0) {
@@ -242,7 +243,7 @@ static void try_connect(struct shm_link *l)
 	}
 	if (errno == ECONNREFUSED || errno == ENOENT)
 		coll_shm_link_break(l, COLL_ERR_PEER_DEAD, "its listening socket is gone");
-	close(fd);
+	coll_fd_close(fd);
 }
 
 /* Connects what waits for it, ends what has taken too long. */

@@ -22,6 +22,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "base/fork.h"
 #include "base/proof.h"
 #include "base/siphash.h"
 #include "transports/shm/channel.h"
@@ -108,7 +109,7 @@ static bool make_listener(struct shm_inst *in)
 
 	memcpy(at.sun_path + 1, in->self.name, SHM_NAME_BYTES);
 	in->listener.kind = SHM_LISTENER;
-	in->listener.fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	in->listener.fd = COLL_FD(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
 	return in->listener.fd >= 0 && bind(in->listener.fd, (struct sockaddr *)&at, len) == 0 &&
 	       listen(in->listener.fd, BACKLOG) == 0 && watch(in, &in->listener);
 }
@@ -130,13 +131,13 @@ static void release(struct shm_inst *in)
 	if (in->page)
 		munmap(in->page, PAGE_BYTES);
 	if (in->page_fd >= 0)
-		close(in->page_fd);
+		coll_fd_close(in->page_fd);
 	if (in->listener.fd >= 0)
-		close(in->listener.fd);
+		coll_fd_close(in->listener.fd);
 	if (in->timer.fd >= 0)
-		close(in->timer.fd);
+		coll_fd_close(in->timer.fd);
 	if (in->epoll_fd >= 0)
-		close(in->epoll_fd);
+		coll_fd_close(in->epoll_fd);
 	pthread_mutex_destroy(&in->lock);
 	coll_pending_fini(&in->pending);
 	free(in);
@@ -154,9 +155,9 @@ static coll_status inst_open(const struct coll_transport_env *env, void **inst)
 	coll_pending_init(&in->pending);
 	in->barrier = register_barrier();
 	in->pulls = strcmp(env->setting(env->ctx, "COLL_SHM_COPY"), "cma") == 0;
-	in->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+	in->epoll_fd = COLL_FD(epoll_create1(EPOLL_CLOEXEC));
 	in->timer.kind = SHM_TIMER;
-	in->timer.fd = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
+	in->timer.fd = COLL_FD(timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC));
 	make_address(in);
 	coll_random(&in->probe, sizeof(in->probe));
 	if (in->epoll_fd < 0 || !watch(in, &in->timer) || !make_page(in) || !make_listener(in)) {
@@ -189,7 +190,7 @@ static void inst_fini(void *inst)
 		struct shm_conn *c = in->conns;
 
 		in->conns = c->next;
-		close(c->source.fd);
+		coll_fd_close(c->source.fd);
 		free(c);
 	}
 	while (in->links) { /* parked: the peer connected, we never opened */

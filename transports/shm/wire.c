@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "base/delay.h"
+#include "base/fork.h"
 #include "base/proof.h"
 #include "transports/shm/link.h"
 #include "transports/shm/shm.h"
@@ -88,9 +89,9 @@ static void take_fds(struct msghdr *msg, int fds[2])
 
 			memcpy(&fd, CMSG_DATA(c) + i * sizeof(int), sizeof(fd));
 			if (got < 2)
-				fds[got++] = fd;
+				fds[got++] = COLL_FD(fd);
 			else
-				close(fd);
+				coll_fd_close(fd);
 		}
 	}
 }
@@ -127,7 +128,7 @@ int coll_shm_receive(int fd, struct shm_message *m, int fds[2], bool accept_fds)
 		return 1;
 	for (int i = 0; i < 2; i++) {
 		if (fds[i] >= 0)
-			close(fds[i]);
+			coll_fd_close(fds[i]);
 		fds[i] = -1;
 	}
 	return well_formed(m, n) && accept_fds && (msg.msg_flags & MSG_CTRUNC) ? -2 : -1;
@@ -138,7 +139,7 @@ int coll_shm_receive(int fd, struct shm_message *m, int fds[2], bool accept_fds)
 static void outgoing_free(struct shm_outgoing *o)
 {
 	if (o->own_fd)
-		close(o->fds[0]);
+		coll_fd_close(o->fds[0]);
 	free(o);
 }
 

@@ -15,6 +15,7 @@
 
 #include "base/clock.h"
 #include "base/delay.h"
+#include "base/fork.h"
 #include "base/log.h"
 #include "base/proof.h"
 #include "tcp.h"
@@ -177,11 +178,11 @@ static bool no_descriptors(struct tcp_inst *in)
 		return true;
 	}
 	if (in->reserve_fd >= 0) {
-		close(in->reserve_fd);
-		fd = accept4(in->listen_fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+		coll_fd_close(in->reserve_fd);
+		fd = COLL_FD(accept4(in->listen_fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC));
 		if (fd >= 0)
-			close(fd);
-		in->reserve_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+			coll_fd_close(fd);
+		in->reserve_fd = COLL_FD(open("/dev/null", O_RDONLY | O_CLOEXEC));
 	}
 	tcp_log(in, COLL_LOG_WARN, "[COLL-6101] tcp: out of descriptors, a connection was refused");
 	in->accept_off = coll_reactor_watch(&in->service, in->listen_fd, 0, tcp_tag(TAG_LISTEN, 0, 0), EPOLL_CTL_MOD);
@@ -190,7 +191,7 @@ static bool no_descriptors(struct tcp_inst *in)
 
 static bool open_door(struct tcp_inst *in)
 {
-	const int fd = accept4(in->listen_fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+	const int fd = COLL_FD(accept4(in->listen_fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC));
 	struct tcp_handshake *h;
 
 	if (fd < 0 && (errno == EMFILE || errno == ENFILE))

@@ -16,6 +16,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/fork.h"
 #include "base/hash.h"
 #include "base/link_rates.h"
 #include "tcp.h"
@@ -408,7 +409,7 @@ static bool route_source(const struct coll_tcp_candidate *to, struct coll_tcp_ca
 		len = sizeof(sa);
 		found = getsockname(fd, (struct sockaddr *)&sa, &len) == 0;
 	}
-	close(fd);
+	coll_fd_close(fd);
 	if (!found)
 		return false;
 	from_sockaddr(from, &sa);

@@ -22,6 +22,7 @@
 
 #include "base/clock.h"
 #include "base/delay.h"
+#include "base/fork.h"
 #include "transports/tcp/link.h"
 #include "transports/tcp/tx.h"
 
@@ -127,7 +128,7 @@ static void forget(struct tcp_inst *in, struct tcp_closing **at)
 	struct tcp_closing *c = *at;
 
 	*at = c->next;
-	close(c->fd);
+	coll_fd_close(c->fd);
 	free(c);
 	atomic_fetch_sub(&in->closing_count, 1);
 }

@@ -15,6 +15,7 @@
 
 #include "base/clock.h"
 #include "base/delay.h"
+#include "base/fork.h"
 #include "base/log.h"
 #include "base/proof.h"
 #include "tcp.h"
@@ -103,7 +104,7 @@ static void attempt(struct tcp_link *l)
 	h->got = 0;
 	h->stage = HANDSHAKE_CONNECTING;
 	coll_random(h->nonce, sizeof(h->nonce));
-	h->fd = socket(sa.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	h->fd = COLL_FD(socket(sa.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
 	if (h->fd < 0 && errno == EMFILE && l->short_ns == 0)
 		l->short_ns = h->started_ns;
 	if (h->fd >= 0) {
@@ -191,7 +192,7 @@ static void judged(struct tcp_link *l)
 		coll_tcp_link_up(l, fd, coll_tcp_hello_seed(in->env.job_key, h->nonce, h->peer.nonce),
 		                 h->peer.host == in->address.machine);
 	else
-		close(fd);
+		coll_fd_close(fd);
 	coll_tcp_link_work(l);
 	pthread_mutex_unlock(&l->base.lock);
 	pthread_mutex_unlock(&in->links.lock);

@@ -12,6 +12,7 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
+#include "base/fork.h"
 #include "base/proof.h"
 #include "tcp.h"
 
@@ -97,7 +98,7 @@ int coll_tcp_hear(struct tcp_handshake *h)
 void coll_tcp_hang_up(struct tcp_handshake *h)
 {
 	if (h->fd >= 0)
-		close(h->fd);
+		coll_fd_close(h->fd);
 	h->fd = -1;
 	h->generation++;
 	h->stage = HANDSHAKE_IDLE;

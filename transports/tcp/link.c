@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/fork.h"
 #include "base/log.h"
 #include "tcp.h"
 #include "transports/tcp/address.h"
@@ -339,7 +340,7 @@ static void stop(struct tcp_link *l, enum tcp_state state)
 	l->state = state;
 	uncount(l);
 	if (l->fd >= 0)
-		close(l->fd); /* leaves both epoll sets: the descriptor has no duplicate */
+		coll_fd_close(l->fd); /* leaves both epoll sets: the descriptor has no duplicate */
 	l->fd = -1;
 	fail_cookies(l);
 	if (l->base.rails > 1 && l->base.notice) {
@@ -395,7 +396,7 @@ void coll_tcp_link_free(struct tcp_link *l)
 	if (l->work)
 		atomic_fetch_sub(&l->inst->working, 1);
 	if (l->fd >= 0)
-		close(l->fd);
+		coll_fd_close(l->fd);
 	l->fd = -1;
 	for (uint32_t i = 0; i < l->queue_count; i++)
 		free(l->queue[(l->queue_first + i) & (l->queue_cap - 1)].owned);
@@ -436,7 +437,7 @@ void coll_tcp_link_compact(struct tcp_inst *in)
 
 		pthread_mutex_lock(&l->base.lock);
 		if (l->state != LINK_CONNECTING && l->attempt.fd >= 0) {
-			close(l->attempt.fd);
+			coll_fd_close(l->attempt.fd);
 			l->attempt.fd = -1;
 			l->attempt.generation++;
 		}

@@ -21,6 +21,7 @@
 #include "base/clock.h"
 #include "base/config.h"
 #include "base/delay.h"
+#include "base/fork.h"
 #include "base/link_rates.h"
 #include "base/log.h"
 #include "transport/transport.h"
@@ -54,7 +55,7 @@ static int bind_port(const struct tcp_inst *in, int family, unsigned port)
 	struct sockaddr_storage sa;
 	struct coll_tcp_candidate any = {.ip6 = family == AF_INET6, .port = (uint16_t)port};
 	const socklen_t len = coll_tcp_candidate_sockaddr(&any, &sa);
-	const int fd = socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	const int fd = COLL_FD(socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
 	const int one = 1, zero = 0;
 
 	if (fd < 0)
@@ -67,7 +68,7 @@ static int bind_port(const struct tcp_inst *in, int family, unsigned port)
 	    bind(fd, (struct sockaddr *)&sa, len) != 0 || listen(fd, 4096) != 0) {
 		const int e = errno;
 
-		close(fd);
+		coll_fd_close(fd);
 		errno = e;
 		return -1;
 	}
@@ -165,8 +166,8 @@ static coll_status find_address(struct tcp_inst *in, bool ip6, uint16_t port)
 
 static coll_status open_descriptors(struct tcp_inst *in)
 {
-	in->data_epoll = epoll_create1(EPOLL_CLOEXEC);
-	in->reserve_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+	in->data_epoll = COLL_FD(epoll_create1(EPOLL_CLOEXEC));
+	in->reserve_fd = COLL_FD(open("/dev/null", O_RDONLY | O_CLOEXEC));
 	if (in->data_epoll < 0 || in->reserve_fd < 0 || !coll_reactor_open(&in->service) ||
 	    !coll_reactor_watch(&in->service, in->listen_fd, EPOLLIN, tcp_tag(TAG_LISTEN, 0, 0), EPOLL_CTL_ADD)) {
 		tcp_log(in, COLL_LOG_ERROR, "[COLL-6106] tcp: cannot open an instance: %s", strerror(errno));
@@ -262,7 +263,7 @@ static bool owes(struct coll_peer_link *base)
 static void close_fd(int fd)
 {
 	if (fd >= 0)
-		close(fd);
+		coll_fd_close(fd);
 }
 
 static void tcp_fini(void *inst)
