@@ -7,20 +7,10 @@
  *
  * usage: async_death TRANSPORT on|off [kill|stop|abort|differ [SEED]]
  */
-#include <errno.h>
 #include <pthread.h>
 #include <sched.h>
-#include <signal.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
-#include "base/clock.h"
-#include "coll/coll.h"
-#include "meeting.h"
-#include "plain.h"
-#include "starved.h"
+#include "processes.h"
 
 enum { RANKS_MAX = 4, OPS = 3, COUNT_MAX = 60000, CANARY = 0x5a5a5a5a, LIMIT_S = 30 };
 
@@ -33,20 +23,7 @@ struct run {
 	unsigned seed;
 };
 
-struct shared {
-	_Atomic uint64_t struck_ns;
-	_Atomic uint64_t starved_ns; /* of all ranks that came to an end */
-	atomic_int ready;            /* ranks whose earlier calls are all over */
-	struct verdict {
-		atomic_int done;
-		char fault[1024]; /* what was wrong; "" when nothing */
-		uint64_t ended_ns;
-	} verdict[RANKS_MAX];
-	struct meeting meeting;
-};
-
-static struct shared *shared;
-static const char *transport, *progress;
+static const char *progress;
 
 /* ---- One rank ---- */
 
@@ -58,18 +35,6 @@ struct rank {
 	int *x[2][OPS];
 	coll_status told[2]; /* by calls of the last round */
 };
-
-__attribute__((format(printf, 2, 3))) static void fault(const struct rank *r, const char *format, ...)
-{
-	struct verdict *v = &shared->verdict[r->rank];
-	va_list ap;
-
-	if (v->fault[0])
-		return;
-	va_start(ap, format);
-	vsnprintf(v->fault, sizeof(v->fault), format, ap);
-	va_end(ap);
-}
 
 static size_t count_of(int op)
 {
@@ -113,8 +78,8 @@ static void check_sums(struct rank *r, int i, int round)
 	for (int op = 0; op < OPS; op++)
 		for (size_t e = 0; e < count_of(op); e++)
 			if (r->x[i][op][e] != sum) {
-				fault(r, "round %d communicator %d operation %d [%zu]: %d, not %d", round, i, op, e,
-				      r->x[i][op][e], sum);
+				MUST(false, "rank %d: round %d communicator %d operation %d [%zu]: %d, not %d", r->rank,
+				     round, i, op, e, r->x[i][op][e], sum);
 				return;
 			}
 }
@@ -132,7 +97,7 @@ static void strike(struct rank *r)
 
 	for (int i = 0; i < r->run->polls; i++)
 		coll_progress(r->comm[0]);
-	atomic_store(&shared->struck_ns, coll_clock_ns());
+	atomic_store(&processes->struck_ns, coll_clock_ns());
 	if (r->run->mode == KILL)
 		raise(SIGKILL);
 	if (r->run->mode == STOP)
@@ -148,28 +113,27 @@ static void check_end(struct rank *r, int i)
 {
 	static const coll_status expected[MODES] = {COLL_ERR_PEER_DEAD, COLL_ERR_PEER_SILENT, COLL_ERR_ABORTED,
 	                                            COLL_ERR_MISMATCH};
-	const coll_status st = coll_stream_wait(r->stream[i], LIMIT_S * 1000);
+	const coll_status st = coll_stream_wait(r->stream[i], LIMIT_S * 1000), wanted = expected[r->run->mode];
 	const bool aborter = r->rank == r->run->victim && r->run->mode == ABORT;
 	const coll_status told = r->told[i];
 	const coll_error *e = coll_last_error(r->comm[i]);
 	coll_status again;
 	int x = 0;
 
-	if (told && told != expected[r->run->mode])
-		fault(r, "a call on communicator %d: %s", i, coll_status_string(told));
+	MUST(!told || told == wanted, "rank %d: a call on communicator %d: %s", r->rank, i, coll_status_string(told));
 	/* What the aborting rank has put in may have been over by then, also what the others had
 	 * when one of their calls was told already. */
-	if (st != expected[r->run->mode] && !((aborter || told) && st == COLL_OK))
-		fault(r, "stream %d: %s, communicator: %s", i, coll_status_string(st), e->message);
+	MUST(st == wanted || ((aborter || told) && st == COLL_OK), "rank %d: stream %d: %s, communicator: %s", r->rank,
+	     i, coll_status_string(st), e->message);
 	again = coll_stream_query(r->stream[i]);
-	if (again != st)
-		fault(r, "stream %d: %s, then %s", i, coll_status_string(st), coll_status_string(again));
+	MUST(again == st, "rank %d: stream %d: %s, then %s", r->rank, i, coll_status_string(st),
+	     coll_status_string(again));
 	again = coll_all_reduce(&x, &x, 1, COLL_I32, COLL_SUM, r->comm[i], r->stream[i]);
 	e = coll_last_error(r->comm[i]);
-	if (again != expected[r->run->mode] || e->status != again)
-		fault(r, "communicator %d: a later call says %s: %s", i, coll_status_string(again), e->message);
-	if (r->run->mode != DIFFER && e->rank != r->run->victim)
-		fault(r, "communicator %d: rank %d is blamed: %s", i, e->rank, e->message);
+	MUST(again == wanted && e->status == again, "rank %d: communicator %d: a later call says %s: %s", r->rank, i,
+	     coll_status_string(again), e->message);
+	MUST(r->run->mode == DIFFER || e->rank == r->run->victim, "rank %d: communicator %d: rank %d is blamed: %s",
+	     r->rank, i, e->rank, e->message);
 	/* The buffers are ours. */
 	for (int op = 0; op < OPS; op++)
 		for (size_t k = 0; k < count_of(op); k++)
@@ -181,7 +145,8 @@ static void check_canaries(struct rank *r, int i)
 	for (int op = 0; op < OPS; op++)
 		for (size_t k = 0; k < count_of(op); k++)
 			if (r->x[i][op][k] != CANARY) {
-				fault(r, "communicator %d operation %d: [%zu] was written after the wait", i, op, k);
+				MUST(false, "rank %d: communicator %d operation %d: [%zu] was written after the wait",
+				     r->rank, i, op, k);
 				return;
 			}
 }
@@ -199,14 +164,11 @@ static void live(struct rank *r)
 			st = coll_stream_wait(r->stream[i], -1);
 		for (int i = 0; i < 2 && st == COLL_OK; i++)
 			check_sums(r, i, round);
-		if (st != COLL_OK) {
-			fault(r, "round %d: %s", round, coll_last_error(r->comm[0])->message);
+		MUST(st == COLL_OK, "rank %d: round %d: %s", r->rank, round, coll_last_error(r->comm[0])->message);
+		if (st != COLL_OK)
 			return;
-		}
 	}
-	atomic_fetch_add(&shared->ready, 1);
-	while (atomic_load(&shared->ready) < run->size)
-		sched_yield();
+	processes_meet(run->size);
 	/* A call may already be told what has happened. */
 	(void)put_in(r, round, victim);
 	if (victim)
@@ -214,8 +176,7 @@ static void live(struct rank *r)
 	check_end(r, 0);
 	if (both)
 		check_end(r, 1);
-	shared->verdict[r->rank].ended_ns = coll_clock_ns();
-	atomic_fetch_add(&shared->starved_ns, starved_ns());
+	processes_report(r->rank, st, r->comm[0]);
 	if (!both) {
 		/* The other communicator lives. */
 		st = coll_stream_wait(r->stream[1], LIMIT_S * 1000);
@@ -225,8 +186,8 @@ static void live(struct rank *r)
 			st = coll_barrier(r->comm[1], k % 2 ? r->stream[1] : NULL);
 		if (st == COLL_OK)
 			st = coll_stream_wait(r->stream[1], -1);
-		if (st != COLL_OK)
-			fault(r, "the other communicator: %s", coll_last_error(r->comm[1])->message);
+		MUST(st == COLL_OK, "rank %d: the other communicator: %s", r->rank,
+		     coll_last_error(r->comm[1])->message);
 	}
 	for (int i = 0; i < 2; i++) {
 		coll_stream_destroy(&r->stream[i]);
@@ -240,92 +201,49 @@ static void live(struct rank *r)
 static void run_rank(const void *arg, int rank)
 {
 	const struct run *run = arg;
-	char transports[64], thread[64];
-	const char *settings[] = {transports,         thread, "COLL_TIMEOUT_MS=1000", "COLL_ARRIVAL_TIMEOUT_MS=60000",
-	                          "COLL_DEBUG=error", NULL};
+	char thread[64];
+	const char *more[] = {thread, "COLL_TIMEOUT_MS=1000", "COLL_ARRIVAL_TIMEOUT_MS=60000", NULL};
 	struct rank r = {.run = run, .rank = rank};
-	struct meeting_seat seat = {&shared->meeting, rank, run->size};
-	coll_config cfg = COLL_CONFIG_INIT;
 
-	snprintf(transports, sizeof(transports), "COLL_TRANSPORTS=%s", transport);
 	snprintf(thread, sizeof(thread), "COLL_PROGRESS=%s", progress);
-	meeting_sit(&seat, &cfg);
-	cfg.settings = settings;
-	if (!getenv("VERBOSE") && !freopen("/dev/null", "w", stderr))
-		_exit(9);
 	for (int i = 0; i < 2; i++)
 		for (int op = 0; op < OPS; op++)
 			r.x[i][op] = malloc(count_of(op) * sizeof(int));
-	if (coll_comm_create(&r.comm[0], &cfg) != COLL_OK)
-		fault(&r, "%s", coll_last_error(NULL)->message);
-	else if (coll_comm_duplicate(r.comm[0], &r.comm[1]) != COLL_OK ||
-	         coll_stream_create(&r.stream[0], r.comm[0]) != COLL_OK ||
-	         coll_stream_create(&r.stream[1], r.comm[1]) != COLL_OK)
-		fault(&r, "%s", coll_last_error(r.comm[0])->message);
-	else
+	r.comm[0] = processes_world(rank, run->size, 0, more);
+	if (coll_comm_duplicate(r.comm[0], &r.comm[1]) == COLL_OK &&
+	    coll_stream_create(&r.stream[0], r.comm[0]) == COLL_OK &&
+	    coll_stream_create(&r.stream[1], r.comm[1]) == COLL_OK)
 		live(&r);
+	else
+		MUST(false, "rank %d: %s", rank, coll_last_error(r.comm[0])->message);
 	for (int i = 0; i < 2; i++)
 		for (int op = 0; op < OPS; op++)
 			free(r.x[i][op]);
-	atomic_store(&shared->verdict[rank].done, 1);
 	_exit(0);
 }
 
 /* ---- All ranks ---- */
 
-/* False: it has not ended in time, and was killed. */
-static bool collect(pid_t pid, int *status)
-{
-	const uint64_t until = coll_clock_ns() + (uint64_t)LIMIT_S * 2 * 1000000000;
-
-	while (waitpid(pid, status, WNOHANG) == 0) {
-		if (coll_clock_ns() > until) {
-			kill(pid, SIGKILL);
-			waitpid(pid, status, 0);
-			return false;
-		}
-		usleep(1000);
-	}
-	return true;
-}
-
-static void check_rank(const struct run *run, int rank, pid_t pid)
-{
-	const struct verdict *v = &shared->verdict[rank];
-	/* A silent rank is given its timeout on top. */
-	const double limit_s = run->mode == STOP ? 3 : 2;
-	int status = 0;
-	double took_s;
-
-	if (!collect(pid, &status)) {
-		CHECK(false, "%s of %d, seed %u: rank %d hangs", mode_names[run->mode], run->size, run->seed, rank);
-		return;
-	}
-	CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0, "%s seed %u: rank %d ended with %#x",
-	      mode_names[run->mode], run->seed, rank, (unsigned)status);
-	CHECK(atomic_load(&v->done) && !v->fault[0], "%s of %d, seed %u, victim %d: rank %d: %s", mode_names[run->mode],
-	      run->size, run->seed, run->victim, rank, v->fault);
-	if (run->mode == DIFFER || !v->ended_ns)
-		return;
-	took_s = (double)(int64_t)(v->ended_ns - atomic_load(&shared->struck_ns)) * 1e-9;
-	CHECK(took_s < limit_s + (double)atomic_load(&shared->starved_ns) * 1e-9,
-	      "%s of %d, seed %u: rank %d heard of it after %.2f s", mode_names[run->mode], run->size, run->seed, rank,
-	      took_s);
-}
-
 static void all_ranks(const struct run *run)
 {
+	const bool dies = run->mode == KILL || run->mode == STOP;
 	pid_t pids[RANKS_MAX];
-	int status;
+	char which[80];
 
-	meeting_start(pids, run->size, shared, sizeof(*shared), run_rank, run);
-	for (int r = 0; r < run->size; r++)
-		if (r != run->victim || (run->mode != KILL && run->mode != STOP))
-			check_rank(run, r, pids[r]);
+	processes_start(pids, run->size, run_rank, run);
+	snprintf(which, sizeof(which), "%s of %d, seed %u: a rank heard of it", mode_names[run->mode], run->size,
+	         run->seed);
+	for (int r = 0; r < run->size; r++) {
+		if (dies && r == run->victim)
+			continue;
+		CHECK(processes_reach(&processes->report[r].done, 1), "%s: rank %d hangs", which, r);
+		/* A silent rank is given its timeout on top. */
+		if (run->mode != DIFFER)
+			processes_in_time(processes->report[r].ns, run->mode == STOP ? 3000 : 2000, which);
+	}
 	if (run->mode == STOP)
 		kill(pids[run->victim], SIGKILL);
-	if (run->mode == STOP || run->mode == KILL)
-		CHECK(collect(pids[run->victim], &status), "the victim did not die");
+	processes_reap(pids, run->size, dies ? run->victim : -1);
 }
 
 static unsigned seed = 1;
@@ -353,11 +271,10 @@ PROGRAM(async_death, "TRANSPORT on|off [kill|stop|abort|differ [SEED]]")
 {
 	if (argc < 3)
 		return -1;
-	transport = argv[1];
 	progress = argv[2];
 	if (argc > 4)
 		seed = (unsigned)strtoul(argv[4], NULL, 0);
-	shared = meeting_page(sizeof(*shared));
+	processes_begin(argv[1], sizeof(*processes));
 	printf("seeds from %u\n", seed);
 	for (int m = 0; m < MODES; m++) {
 		mode = (enum mode)m;

@@ -6,17 +6,7 @@
  *
  * usage: causes TRANSPORT [PART-OF-A-TEST'S-NAME [TIMES]]
  */
-#include <signal.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-#include "base/clock.h"
-#include "coll/coll.h"
-#include "meeting.h"
-#include "plain.h"
-#include "starved.h"
+#include "processes.h"
 
 /* Of five ranks 2 and 4 are no neighbours, neither on the ring nor in the tree. */
 enum { RANKS = 5, FAILS = 2, SEES = 4, LIMIT_MS = 2000, STOPPED_MS = 600 };
@@ -25,34 +15,14 @@ enum { RANKS = 5, FAILS = 2, SEES = 4, LIMIT_MS = 2000, STOPPED_MS = 600 };
 enum manner { IN_ORDER, WITHOUT_A_WORD, KILLED, KILLED_UNTOLD, MANNERS };
 
 struct shared {
-	atomic_int ready;
+	struct processes job;
 	atomic_bool go;
-	_Atomic uint64_t failed_ns;
-	_Atomic uint64_t starved_ns; /* of those that were told */
-	struct {
-		atomic_int done;
-		uint64_t ns;
-		coll_status status;
-		int culprit;
-		char message[600];
-	} result[RANKS];
-	struct meeting meeting;
 };
 
 static struct shared *shared;
-static const char *transport;
 static int times = 2;
 
 /* ---- Ranks ---- */
-
-static coll_comm *create(int rank)
-{
-	char transports[64];
-	const char *settings[] = {transports, "COLL_DEBUG=error", NULL};
-
-	snprintf(transports, sizeof(transports), "COLL_TRANSPORTS=%s", transport);
-	return meeting_world(&shared->meeting, rank, RANKS, settings);
-}
 
 /* A message each way between all pairs, so that all have links of the data path. */
 static coll_status greet(coll_comm *comm, int rank)
@@ -69,7 +39,7 @@ static void fail(coll_comm *comm, enum manner manner)
 {
 	while (!atomic_load(&shared->go))
 		usleep(100);
-	atomic_store(&shared->failed_ns, coll_clock_ns());
+	atomic_store(&processes->struck_ns, coll_clock_ns());
 	if (manner != KILLED_UNTOLD)
 		coll_comm_abort(comm, "the true cause");
 	if (manner == IN_ORDER)
@@ -82,23 +52,17 @@ static void fail(coll_comm *comm, enum manner manner)
 static void body(const void *arg, int rank)
 {
 	const enum manner manner = *(const enum manner *)arg;
-	coll_comm *comm = create(rank);
+	coll_comm *comm = processes_world(rank, RANKS, 0, NULL);
 	coll_status st = greet(comm, rank);
 	int x = 0;
 
 	if (st != COLL_OK)
 		_exit(8);
-	atomic_fetch_add(&shared->ready, 1);
+	atomic_fetch_add(&processes->ready, 1);
 	if (rank == FAILS)
 		fail(comm, manner);
 	st = coll_recv(&x, 1, COLL_I32, FAILS, comm, NULL);
-	shared->result[rank].ns = coll_clock_ns();
-	atomic_fetch_add(&shared->starved_ns, starved_ns());
-	shared->result[rank].status = st;
-	shared->result[rank].culprit = coll_last_error(comm)->rank;
-	snprintf(shared->result[rank].message, sizeof(shared->result[rank].message), "%s",
-	         coll_last_error(comm)->message);
-	atomic_store(&shared->result[rank].done, 1);
+	processes_report(rank, st, comm);
 	coll_comm_destroy(&comm);
 	_exit(0);
 }
@@ -120,29 +84,16 @@ static void signal_relays(const pid_t *pids, int signal)
 			waitpid(pids[r], NULL, WUNTRACED);
 }
 
-static bool until(atomic_int *what, int value)
-{
-	for (int tick = 0; atomic_load(what) < value && tick < 20000; tick++)
-		usleep(1000);
-	return atomic_load(what) >= value;
-}
-
 static void check_result(int r, enum manner manner)
 {
 	const bool told = manner != KILLED_UNTOLD;
-	double late;
+	const struct process_report *report = &processes->report[r];
 
-	CHECK(until(&shared->result[r].done, 1), "rank %d hangs", r);
-	if (!atomic_load(&shared->result[r].done))
-		return;
-	late = (double)(shared->result[r].ns - atomic_load(&shared->failed_ns)) * 1e-9;
-	CHECK(shared->result[r].status == (told ? COLL_ERR_ABORTED : COLL_ERR_PEER_DEAD) &&
-	              shared->result[r].culprit == FAILS &&
-	              (!told || strstr(shared->result[r].message, "the true cause")),
-	      "rank %d: status %d, rank %d: %s", r, shared->result[r].status, shared->result[r].culprit,
-	      shared->result[r].message);
-	CHECK(late < LIMIT_MS * 1e-3 + (double)atomic_load(&shared->starved_ns) * 1e-9, "rank %d: after %.3f s: %s", r,
-	      late, shared->result[r].message);
+	REQUIRE(processes_reach(&report->done, 1), "rank %d hangs", r);
+	CHECK(report->status == (told ? COLL_ERR_ABORTED : COLL_ERR_PEER_DEAD) && report->culprit == FAILS &&
+	              (!told || strstr(report->message, "the true cause")),
+	      "rank %d: status %d, rank %d: %s", r, report->status, report->culprit, report->message);
+	processes_in_time(report->ns, LIMIT_MS, report->message);
 }
 
 static void one(enum manner manner)
@@ -150,8 +101,8 @@ static void one(enum manner manner)
 	pid_t pids[RANKS];
 	int status;
 
-	meeting_start(pids, RANKS, shared, sizeof(*shared), body, &manner);
-	CHECK(until(&shared->ready, RANKS), "no start");
+	processes_start(pids, RANKS, body, &manner);
+	CHECK(processes_reach(&processes->ready, RANKS), "no start");
 	signal_relays(pids, SIGSTOP);
 	atomic_store(&shared->go, true);
 	CHECK(waitpid(pids[FAILS], &status, 0) == pids[FAILS] &&
@@ -166,55 +117,42 @@ static void one(enum manner manner)
 	for (int r = 0; r < RANKS; r++)
 		if (r == SEES || (is_relay(r) && manner != KILLED_UNTOLD))
 			check_result(r, manner);
-	for (int r = 0; r < RANKS; r++) {
-		if (r == FAILS)
-			continue;
-		for (int tick = 0; tick < 10000 && waitpid(pids[r], NULL, WNOHANG) != pids[r]; tick++)
-			usleep(1000);
-		kill(pids[r], SIGKILL); /* if it hangs; else it is gone already */
-		waitpid(pids[r], NULL, 0);
-	}
+	pids[FAILS] = 0;
+	processes_reap(pids, RANKS, -1);
 }
 
-static void in_order(void)
+static void several(enum manner manner)
 {
-	one(IN_ORDER);
+	for (int i = 0; i < times; i++)
+		one(manner);
 }
 
-static void without_a_word(void)
+TEST(causes, in_order)
 {
-	one(WITHOUT_A_WORD);
+	several(IN_ORDER);
 }
 
-static void killed(void)
+TEST(causes, without_a_word)
 {
-	one(KILLED);
+	several(WITHOUT_A_WORD);
+}
+
+TEST(causes, killed)
+{
+	several(KILLED);
 }
 
 /* Nobody can say it for sure: named all the same, and in time. */
-static void killed_untold(void)
+TEST(causes, killed_untold)
 {
-	one(KILLED_UNTOLD);
+	several(KILLED_UNTOLD);
 }
 
 PROGRAM(causes, "TRANSPORT [TEST [TIMES]]")
 {
-	static const struct {
-		const char *name;
-		void (*run)(void);
-	} tests[] = {
-	        {"in_order", in_order},
-	        {"without_a_word", without_a_word},
-	        {"killed", killed},
-	        {"killed_untold", killed_untold},
-	};
-
-	transport = argc > 1 ? argv[1] : "tcp";
+	if (argc < 2)
+		return -1;
 	times = argc > 3 ? atoi(argv[3]) : times;
-	shared = meeting_page(sizeof(*shared));
-	for (size_t i = 0; i < sizeof(tests) / sizeof(tests[0]); i++)
-		for (int k = 0; k < times; k++)
-			if (argc < 3 || strstr(tests[i].name, argv[2]))
-				plain_run(transport, tests[i].name, tests[i].run);
-	return argc;
+	shared = processes_begin(argv[1], sizeof(*shared));
+	return 2;
 }

@@ -41,7 +41,8 @@ static int lost(const coll_comm *comm, int rank)
 {
 	const coll_error *e = coll_last_error(comm);
 
-	printf("error %d %d %llu %s %s\n", rank, e->rank, (unsigned long long)coll_clock_ns(), coll_status_string(e->status), e->message);
+	printf("error %d %d %llu %s %s\n", rank, e->rank, (unsigned long long)coll_clock_ns(),
+	       coll_status_string(e->status), e->message);
 	return 1;
 }
 

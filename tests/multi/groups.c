@@ -1,79 +1,41 @@
 /*
  * Groups: communicators that their members make alone. Four forked ranks on one host or on several emulated ones: two
  * hundred groups and what they cost, unused and used, overlapping ones, equal members with different tags, lists that
- * differ, calls of the parent meanwhile, a member that never comes, one that dies while they are made.
+ * differ, calls of the parent meanwhile, a member that never comes. Deaths: groups_random.c, members.c.
  *
- * usage: groups shm|tcp|mixed [PART-OF-A-TEST'S-NAME [TIMES [SEED]]]
+ * usage: groups shm|tcp|mixed [PART-OF-A-TEST'S-NAME [TIMES]]
  */
-#include <malloc.h>
-#include <signal.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/stat.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-#include "base/clock.h"
 #include "base/hash.h"
-#include "coll/coll.h"
 #include "core/comm.h"
 #include "holdings.h"
 #include "intra/region.h"
-#include "meeting.h"
-#include "plain.h"
-#include "starved.h"
+#include "processes.h"
 
-enum { RANKS = 4, MANY = 200, GRACE_MS = 2000, GROUP_BYTES_MAX = 64 << 10 };
+enum { RANKS = 4, MANY = 200, GROUP_BYTES_MAX = 64 << 10 };
 
-/* Sanitizers keep books of their own. */
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+/* Sanitizers keep books of their own, and simulated ranks share one heap. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || defined(COLL_SIM_JOBS)
 enum { BYTES_COUNT = 0 };
 #else
 enum { BYTES_COUNT = 1 };
 #endif
 
 struct shared {
-	atomic_int failures, turn, told;
-	atomic_int rounds[RANKS];
-	_Atomic uint64_t killed_ns, starved_ns;
-	struct {
-		coll_status status;
-		int culprit;
-		uint64_t ns;
-		char message[600];
-	} result[RANKS];
+	struct processes job;
+	atomic_int turn, told;
 	_Atomic long kept_bytes[RANKS];
-	_Atomic uint64_t median_ns[RANKS];
-	struct meeting meeting;
 };
 
 static struct shared *shared;
-static const char *transport, *arrival = "60000";
+static const char *arrival = "60000";
 static int times = 6;
-static uint64_t seed = 71;
-
-/* In a rank: a check that failed. */
-#define MUST(cond, ...)                                             \
-	do {                                                        \
-		if (!(cond)) {                                      \
-			atomic_fetch_add(&shared->failures, 1);     \
-			printf("     %s:%d: ", __FILE__, __LINE__); \
-			printf(__VA_ARGS__);                        \
-			printf("\n");                               \
-			fflush(stdout);                             \
-		}                                                   \
-	} while (0)
 
 static coll_comm *create(int rank)
 {
-	const bool mixed = strcmp(transport, "mixed") == 0;
-	char transports[64], host[64], limit[64];
-	const char *settings[] = {transports, "COLL_DEBUG=error", limit, mixed ? host : NULL, NULL};
+	char limit[64];
 
-	snprintf(transports, sizeof(transports), "COLL_TRANSPORTS=%s", mixed ? "shm,tcp" : transport);
-	snprintf(host, sizeof(host), "COLL_HOST_ID=groups-%d", rank / 2);
 	snprintf(limit, sizeof(limit), "COLL_ARRIVAL_TIMEOUT_MS=%s", arrival);
-	return meeting_world(&shared->meeting, rank, RANKS, settings);
+	return processes_world(rank, RANKS, rank / 2, (const char *[]){limit, NULL});
 }
 
 /* Who is in it in which order, and that its sums are right. ranks: of the job. */
@@ -131,40 +93,6 @@ static void leave(coll_comm **world)
 	_exit(0);
 }
 
-static void reap(const pid_t *pids, int killed)
-{
-	const uint64_t begun = coll_clock_ns();
-	bool gone[RANKS] = {false};
-
-	for (int left = RANKS; left > 0;) {
-		const bool hang = coll_clock_ns() - begun > (uint64_t)120 * 1000000000;
-
-		CHECK(!hang, "ranks hang");
-		for (int r = 0; r < RANKS; r++) {
-			int status;
-
-			if (hang && !gone[r])
-				kill(pids[r], SIGKILL);
-			if (gone[r] || waitpid(pids[r], &status, hang ? 0 : WNOHANG) != pids[r])
-				continue;
-			gone[r] = true;
-			left--;
-			CHECK(hang || (r == killed ? WIFSIGNALED(status) : status == 0), "rank %d: status %x", r,
-			      status);
-		}
-		usleep(1000);
-	}
-	CHECK(atomic_load(&shared->failures) == 0);
-}
-
-static void run(void (*body)(const void *arg, int rank), const void *arg)
-{
-	pid_t pids[RANKS];
-
-	meeting_start(pids, RANKS, shared, sizeof(*shared), body, arg);
-	reap(pids, -1);
-}
-
 /* ---- Every size, overlapping, nested ---- */
 
 static const int lists[][RANKS] = {{0, 1}, {1, 2}, {2, 3}, {3, 0}, {2, 0, 1}, {3, 1, 2}, {3, 2, 1, 0}, {0, 1, 2, 3}};
@@ -203,7 +131,7 @@ static void overlapping_rank(const void *arg, int rank)
 
 TEST(groups, overlapping_groups_of_every_size)
 {
-	run(overlapping_rank, NULL);
+	processes_run(RANKS, overlapping_rank, NULL);
 }
 
 /* ---- Tags ---- */
@@ -238,7 +166,7 @@ static void tags_rank(const void *arg, int rank)
 
 TEST(groups, equal_members_with_equal_and_other_tags)
 {
-	run(tags_rank, NULL);
+	processes_run(RANKS, tags_rank, NULL);
 }
 
 /* Long messages to a rank that may still be in the creation, and numbers its ranks anew. */
@@ -272,7 +200,7 @@ static void early_message_rank(const void *arg, int rank)
 TEST(groups, messages_before_the_ranks_are_numbered_anew)
 {
 	arrival = "5000"; /* a message that is lost ends the send */
-	run(early_message_rank, NULL);
+	processes_run(RANKS, early_message_rank, NULL);
 	arrival = "60000";
 }
 
@@ -314,7 +242,7 @@ static void busy_rank(const void *arg, int rank)
 
 TEST(groups, others_call_the_parent_meanwhile)
 {
-	run(busy_rank, NULL);
+	processes_run(RANKS, busy_rank, NULL);
 }
 
 /* ---- Refusals ---- */
@@ -362,7 +290,7 @@ static void refused_rank(const void *arg, int rank)
 
 TEST(groups, lists_that_are_refused)
 {
-	run(refused_rank, NULL);
+	processes_run(RANKS, refused_rank, NULL);
 }
 
 /* ---- A member that never comes ---- */
@@ -408,7 +336,7 @@ TEST(groups, a_member_that_never_comes_is_named)
 {
 	arrival = "1200";
 	for (int absent = 0; absent < RANKS; absent++)
-		run(absent_rank, &absent);
+		processes_run(RANKS, absent_rank, &absent);
 	arrival = "60000";
 }
 
@@ -434,7 +362,7 @@ static void crossed_rank(const void *arg, int rank)
 TEST(groups, tags_in_different_orders_end_by_name)
 {
 	arrival = "1200";
-	run(crossed_rank, NULL);
+	processes_run(RANKS, crossed_rank, NULL);
 	arrival = "60000";
 }
 
@@ -463,91 +391,7 @@ static void aborted_rank(const void *arg, int rank)
 TEST(groups, an_abort_of_the_parent_ends_the_creation)
 {
 	for (int i = 0; i < times; i++)
-		run(aborted_rank, NULL);
-}
-
-/* ---- Deaths ---- */
-
-struct death {
-	uint64_t number;
-	int victim;
-};
-
-/* Groups come and go, all of them with the victim, until something fails: that must be its death. */
-static void mortal_rank(const void *arg, int rank)
-{
-	const struct death *death = arg;
-	struct coll_rng rng = {seed * 977 + death->number};
-	coll_comm *world = create(rank), *child = NULL, *failed = NULL;
-	coll_status st = COLL_OK;
-
-	atomic_fetch_add(&shared->turn, 1);
-	while (atomic_load(&shared->turn) < RANKS)
-		usleep(100);
-	while (st == COLL_OK) {
-		int ranks[RANKS], n = 0;
-		const uint32_t first = coll_rng_below(&rng, RANKS), step = coll_rng_below(&rng, 2) ? 1 : 3;
-		const uint32_t size = 2 + coll_rng_below(&rng, RANKS - 1), calls = coll_rng_below(&rng, 3);
-
-		for (; n < (int)size; n++)
-			ranks[n] = (int)((first + (uint32_t)n * step) % RANKS);
-		if (!in_list(ranks, n, death->victim))
-			ranks[0] = death->victim;
-		if (in_list(ranks, n, rank)) {
-			st = coll_comm_create_group(world, ranks, n, size, &child);
-			failed = st == COLL_OK ? NULL : world;
-		}
-		for (uint32_t i = 0; child && i < calls && st == COLL_OK; i++) {
-			st = use(child, ranks, n, rank, 5);
-			failed = st == COLL_OK ? NULL : child;
-		}
-		if (st == COLL_OK)
-			coll_comm_destroy(&child);
-		atomic_fetch_add(&shared->rounds[rank], 1);
-	}
-	for (int i = 0; i < 50 && atomic_load(&shared->killed_ns) == 0; i++)
-		usleep(1000);
-	shared->result[rank].ns = coll_clock_ns();
-	atomic_fetch_add(&shared->starved_ns, starved_ns());
-	shared->result[rank].status = st;
-	snprintf(shared->result[rank].message, sizeof(shared->result[rank].message), "%s",
-	         coll_last_error(failed)->message);
-	coll_comm_destroy(&child);
-	leave(&world);
-}
-
-TEST(groups, a_death_while_groups_are_made)
-{
-	struct coll_rng rng = {seed};
-	pid_t pids[RANKS];
-
-	for (uint64_t i = 0; i < (uint64_t)times; i++) {
-		const int victim = (int)coll_rng_below(&rng, RANKS), after = 1 + (int)coll_rng_below(&rng, 60);
-		const struct death death = {i, victim};
-		char named[40], by_job[40];
-
-		meeting_start(pids, RANKS, shared, sizeof(*shared), mortal_rank, &death);
-		for (int k = 0; atomic_load(&shared->rounds[victim]) < after && k < 30000; k++)
-			usleep(1000);
-		atomic_store(&shared->killed_ns, coll_clock_ns());
-		kill(pids[victim], SIGKILL);
-		reap(pids, victim);
-		snprintf(named, sizeof(named), ": rank %d on host", victim);
-		snprintf(by_job, sizeof(by_job), "rank %d of the job", victim);
-		for (int r = 0; r < RANKS; r++) {
-			const double late = ((double)shared->result[r].ns - (double)shared->killed_ns) * 1e-9;
-			const char *message = shared->result[r].message;
-
-			if (r == victim)
-				continue;
-			CHECK(shared->result[r].status == COLL_ERR_PEER_DEAD &&
-			              (strstr(message, named) || strstr(message, by_job)),
-			      "case %llu, rank %d, %d dead: status %d: %s", (unsigned long long)i, r, victim,
-			      shared->result[r].status, message);
-			CHECK(late < GRACE_MS * 1e-3 + (double)atomic_load(&shared->starved_ns) * 1e-9,
-			      "case %llu, rank %d: after %.3f s: %s", (unsigned long long)i, r, late, message);
-		}
-	}
+		processes_run(RANKS, aborted_rank, NULL);
 }
 
 /* ---- What groups cost ---- */
@@ -583,12 +427,13 @@ static void turn(void *world)
 }
 
 /* No more descriptors and threads than before. */
-static bool holds_no_more(coll_comm *world, const struct cost *before, struct cost *now)
+static void holds_no_more(coll_comm *world, const struct cost *before, struct cost *now, const char *when)
 {
 	const bool settled = holdings_settle(before->descriptors, before->threads, turn, world);
 
 	*now = cost_now();
-	return settled;
+	MUST(settled, "%s: descriptors %d, %d before; threads %d, %d before", when, now->descriptors,
+	     before->descriptors, now->threads, before->threads);
 }
 
 static int by_value(const void *a, const void *b)
@@ -601,69 +446,6 @@ static int by_value(const void *a, const void *b)
 static coll_comm *member_of(coll_comm *world, int i)
 {
 	return group(world, lists[i % LISTS], lengths[i % LISTS], (uint64_t)(i / LISTS));
-}
-
-static void many_rank(const void *arg, int rank)
-{
-	const int all[] = {0, 1, 2, 3};
-	coll_comm *world = create(rank), *made[MANY];
-	uint64_t took[MANY], ns;
-	struct cost before, after;
-	int mine = 0;
-
-	/* Whoever has to sleep gets a descriptor for it. */
-	for (int r = 0; r < RANKS; r++) {
-		usleep(r == rank ? 50000 : 0);
-		coll_barrier(world, NULL);
-	}
-	expect_use(world, all, RANKS, rank, 100);
-	/* Links, and whatever the first of each kind needs. */
-	for (int i = 0; i < 2 * LISTS; i++) {
-		made[i] = member_of(world, i);
-		expect_use(made[i], lists[i % LISTS], lengths[i % LISTS], rank, 100);
-	}
-	for (int i = 0; i < 2 * LISTS; i++)
-		coll_comm_destroy(&made[i]);
-	coll_barrier(world, NULL);
-	before = cost_now();
-	coll_barrier(world, NULL);
-	for (int i = 0; i < MANY; i++) {
-		ns = coll_clock_ns();
-		made[i] = member_of(world, 2 * LISTS + i);
-		if (made[i])
-			took[mine++] = coll_clock_ns() - ns;
-	}
-	coll_barrier(world, NULL);
-	MUST(holds_no_more(world, &before, &after), "descriptors %d, %d before; threads %d, %d before",
-	     after.descriptors, before.descriptors, after.threads, before.threads);
-	coll_barrier(world, NULL);
-	qsort(took, (size_t)mine, sizeof(took[0]), by_value);
-	atomic_store(&shared->kept_bytes[rank], (after.kept_bytes - before.kept_bytes) / mine);
-	atomic_store(&shared->median_ns[rank], took[mine / 2]);
-	ns = coll_clock_ns();
-	for (int i = 0; i < MANY; i++) {
-		if (i % 20 == 0)
-			expect_use(made[i], lists[i % LISTS], lengths[i % LISTS], rank, 5);
-		coll_comm_destroy(&made[i]);
-	}
-	ns = coll_clock_ns() - ns;
-	MUST(holds_no_more(world, &before, &after), "destroyed: descriptors %d, %d before; threads %d, %d before",
-	     after.descriptors, before.descriptors, after.threads, before.threads);
-	printf("     rank %d: %ld bytes a group, median %.3f ms, slowest %.3f ms, end of all %.1f ms\n", rank,
-	       atomic_load(&shared->kept_bytes[rank]), (double)took[mine / 2] * 1e-6, (double)took[mine - 1] * 1e-6,
-	       (double)ns * 1e-6);
-	leave(&world);
-}
-
-TEST(groups, two_hundred_groups_cost_little)
-{
-#ifdef COLL_SIM_JOBS
-	SKIP("simulated ranks share one heap");
-#endif
-	run(many_rank, NULL);
-	for (int r = 0; r < RANKS && BYTES_COUNT; r++)
-		CHECK(shared->kept_bytes[r] <= GROUP_BYTES_MAX, "rank %d: %ld bytes a group", r,
-		      (long)shared->kept_bytes[r]);
 }
 
 /* Every way in which a group makes something of its own: the memory that its ranks map, channels of plans, channels
@@ -684,61 +466,77 @@ static void use_all_ways(coll_comm *comm, const int *ranks, int n, int rank, int
 	MUST(y[1999] == turn + 1999, "send_recv %d: %d", turn, y[1999]);
 }
 
-/* Two hundred times the eight lists, each used; then all in a sweep. */
-static void used_rank(const void *arg, int rank)
+static void use_many(coll_comm *const *made, int n, int rank, int turn)
+{
+	for (int i = 0; i < n; i++)
+		if (made[i])
+			use_all_ways(made[i], lists[i % LISTS], lengths[i % LISTS], rank, turn + i);
+}
+
+/* Two hundred times the eight lists: unused, each used, then all in a sweep. */
+static void many_rank(const void *arg, int rank)
 {
 	const int all[] = {0, 1, 2, 3};
 	coll_comm *world = create(rank), *made[MANY];
-	struct cost before, now;
+	struct cost before, after;
+	uint64_t took[MANY], ns;
+	int mine = 0;
 
+	/* Whoever has to sleep gets a descriptor for it. */
 	for (int r = 0; r < RANKS; r++) {
 		usleep(r == rank ? 50000 : 0);
 		coll_barrier(world, NULL);
 	}
 	use_all_ways(world, all, RANKS, rank, 1);
 	/* Links, and whatever the first of each kind needs. */
-	for (int i = 0; i < 2 * LISTS; i++) {
+	for (int i = 0; i < 2 * LISTS; i++)
 		made[i] = member_of(world, i);
-		if (made[i])
-			use_all_ways(made[i], lists[i % LISTS], lengths[i % LISTS], rank, i);
-	}
+	use_many(made, 2 * LISTS, rank, 0);
 	for (int i = 0; i < 2 * LISTS; i++)
 		coll_comm_destroy(&made[i]);
 	coll_barrier(world, NULL);
 	before = cost_now();
-	for (int i = 0; i < MANY; i++)
-		made[i] = member_of(world, 2 * LISTS + i);
-	for (int round = 0; round < 2; round++)
-		for (int i = 0; i < MANY; i++)
-			if (made[i])
-				use_all_ways(made[i], lists[i % LISTS], lengths[i % LISTS], rank, i + round);
 	coll_barrier(world, NULL);
-	MUST(holds_no_more(world, &before, &now), "in use: descriptors %d, %d before; threads %d, %d before",
-	     now.descriptors, before.descriptors, now.threads, before.threads);
+	for (int i = 0; i < MANY; i++) {
+		ns = coll_clock_ns();
+		made[i] = member_of(world, 2 * LISTS + i);
+		if (made[i])
+			took[mine++] = coll_clock_ns() - ns;
+	}
+	coll_barrier(world, NULL);
+	holds_no_more(world, &before, &after, "unused");
+	coll_barrier(world, NULL);
+	qsort(took, (size_t)mine, sizeof(took[0]), by_value);
+	atomic_store(&shared->kept_bytes[rank], (after.kept_bytes - before.kept_bytes) / mine);
+	for (int round = 0; round < 2; round++)
+		use_many(made, MANY, rank, round);
+	coll_barrier(world, NULL);
+	holds_no_more(world, &before, &after, "in use");
 	for (int i = 0; i < MANY; i++)
 		MUST(!made[i] || !made[i]->intra || made[i]->intra->verdict == INTRA_GOOD, "group %d goes by plans", i);
 	for (int i = 0; i < MANY; i++)
 		coll_comm_destroy(&made[i]);
 	coll_barrier(world, NULL);
-	MUST(holds_no_more(world, &before, &now), "destroyed: descriptors %d, %d before; threads %d, %d before",
-	     now.descriptors, before.descriptors, now.threads, before.threads);
+	holds_no_more(world, &before, &after, "destroyed");
+	printf("     rank %d: %ld bytes a group, median %.3f ms, slowest %.3f ms\n", rank,
+	       atomic_load(&shared->kept_bytes[rank]), (double)took[mine / 2] * 1e-6, (double)took[mine - 1] * 1e-6);
 	leave(&world);
 }
 
-TEST(groups, two_hundred_groups_in_use_hold_nothing)
+TEST(groups, two_hundred_groups_cost_little)
 {
-	run(used_rank, NULL);
+	processes_run(RANKS, many_rank, NULL);
+	for (int r = 0; r < RANKS && BYTES_COUNT; r++)
+		CHECK(shared->kept_bytes[r] <= GROUP_BYTES_MAX, "rank %d: %ld bytes a group", r,
+		      (long)shared->kept_bytes[r]);
 }
 
-PROGRAM(groups, "shm|tcp|mixed [TEST [TIMES [SEED]]]")
+PROGRAM(groups, "shm|tcp|mixed [TEST [TIMES]]")
 {
 	if (argc < 2)
 		return -1;
-	transport = argv[1];
 	if (argc > 3)
 		times = atoi(argv[3]);
-	if (argc > 4)
-		seed = strtoull(argv[4], NULL, 0);
-	shared = meeting_page(sizeof(*shared));
+	shared = processes_begin(argv[1], sizeof(*shared));
 	return 2;
 }

@@ -11,21 +11,11 @@
  *
  * usage: groups_random shm|tcp|mixed [SEED [PROGRAMS]]
  */
-#include <signal.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-#include "base/clock.h"
 #include "base/hash.h"
-#include "coll/coll.h"
 #include "holdings.h"
-#include "meeting.h"
-#include "plain.h"
-#include "starved.h"
+#include "processes.h"
 
-enum { RANKS_MAX = 6, ACTS_MAX = 80, LONGEST = 6000, TAGS = 3, ABSENT_MS = 1200, GRACE_MS = 2000, HANG_S = 120 };
+enum { RANKS_MAX = 6, ACTS_MAX = 80, LONGEST = 6000, TAGS = 3, ABSENT_MS = 1200, GRACE_MS = 2000 };
 /* A thread that has to sleep for the first time gets a descriptor for it, and a stream a progress thread. */
 enum { DESCRIPTORS_MORE = 4, THREADS_MORE = 1 };
 
@@ -161,23 +151,14 @@ static void write_program(struct program *p, uint64_t seed)
 
 /* ---- What ranks share ---- */
 
-struct seat {
-	atomic_int acts; /* made so far */
-	int faults;
-	coll_status status; /* of the first error */
-	uint64_t ended_ns, starved_ns;
-	char fault[900]; /* the first */
-};
-
 struct shared {
-	struct meeting meeting;
-	atomic_int ready, told[ACTS_MAX];
-	_Atomic uint64_t killed_ns;
-	struct seat seats[RANKS_MAX];
+	struct processes job;
+	atomic_int acts[RANKS_MAX]; /* made so far */
+	atomic_int told[ACTS_MAX];
+	coll_status first[RANKS_MAX]; /* error */
 };
 
 static struct shared *shared;
-static const char *transport;
 
 /* ---- A rank ---- */
 
@@ -188,26 +169,6 @@ struct rank {
 	int descriptors, threads; /* before the first group */
 };
 
-#define MUST(r, cond, ...)                                                    \
-	do {                                                                  \
-		if (!(cond) && shared->seats[(r)->rank].faults++ == 0) {      \
-			char *text_ = shared->seats[(r)->rank].fault;         \
-			snprintf(text_, 300, "act %d: %s: ", (r)->at, #cond); \
-			snprintf(text_ + strlen(text_), 600, __VA_ARGS__);    \
-		}                                                             \
-	} while (0)
-
-static coll_comm *create(int rank, int size)
-{
-	const bool mixed = strcmp(transport, "mixed") == 0;
-	char transports[64], host[64];
-	const char *settings[] = {transports, "COLL_DEBUG=error", mixed ? host : NULL, NULL};
-
-	snprintf(transports, sizeof(transports), "COLL_TRANSPORTS=%s", mixed ? "shm,tcp" : transport);
-	snprintf(host, sizeof(host), "COLL_HOST_ID=random-%d", rank / 2);
-	return meeting_world(&shared->meeting, rank, size, settings);
-}
-
 static bool takes_part(const struct act *a, int rank)
 {
 	for (int i = 0; i < a->n; i++)
@@ -216,22 +177,17 @@ static bool takes_part(const struct act *a, int rank)
 	return false;
 }
 
-/* A death makes errors right that name it. A text adds the rank in the job where it is another than the one in the
- * communicator, so it is in all of them. */
+/* A death makes errors right that name it. */
 static void judge(struct rank *r, coll_status st, const coll_comm *comm)
 {
 	const char *message = coll_last_error(comm)->message;
-	char alike[48], other[48];
 
 	if (st == COLL_OK)
 		return;
-	if (shared->seats[r->rank].status == COLL_OK)
-		shared->seats[r->rank].status = st;
-	snprintf(alike, sizeof(alike), ": rank %d on host ", r->p->victim);
-	/* In a group that is being made the rank in the job stands alone. */
-	snprintf(other, sizeof(other), "rank %d of the job", r->p->victim);
-	MUST(r, r->p->kind == DEADLY && st == COLL_ERR_PEER_DEAD && (strstr(message, alike) || strstr(message, other)),
-	     "%d, rank %d is the victim: %s", st, r->p->victim, message);
+	if (shared->first[r->rank] == COLL_OK)
+		shared->first[r->rank] = st;
+	MUST(r->p->kind == DEADLY && st == COLL_ERR_PEER_DEAD && processes_named(message, r->p->victim),
+	     "act %d: %d, rank %d is the victim: %s", r->at, st, r->p->victim, message);
 }
 
 /* Messages of one value around the ring, by number or by tag. */
@@ -289,7 +245,7 @@ static void use(struct rank *r, coll_comm *comm, const struct act *a)
 			expected += 100 * (r->at + 1) + i;
 	for (size_t i = 0; i < a->count && st == COLL_OK; i++)
 		if (y[i] != expected) {
-			MUST(r, false, "use %d: element %zu of %zu is %d, not %d", (int)a->use, i, a->count, y[i],
+			MUST(false, "use %d: element %zu of %zu is %d, not %d", (int)a->use, i, a->count, y[i],
 			     expected);
 			break;
 		}
@@ -303,11 +259,11 @@ static void make(struct rank *r, const struct act *a)
 
 	r->groups[r->at] = child;
 	if (st != COLL_OK) {
-		MUST(r, !child, "a group and an error");
+		MUST(!child, "a group and an error");
 		judge(r, st, r->world);
 		return;
 	}
-	MUST(r, coll_comm_size(child) == a->n && a->ranks[coll_comm_rank(child)] == r->rank, "rank %d of %d",
+	MUST(coll_comm_size(child) == a->n && a->ranks[coll_comm_rank(child)] == r->rank, "rank %d of %d",
 	     coll_comm_rank(child), coll_comm_size(child));
 }
 
@@ -317,11 +273,11 @@ static void lack(struct rank *r, const struct act *a)
 	coll_comm *child = NULL;
 	coll_status st;
 
-	MUST(r, coll_barrier(r->world, NULL) == COLL_OK, "%s", coll_last_error(r->world)->message);
+	MUST(coll_barrier(r->world, NULL) == COLL_OK, "%s", coll_last_error(r->world)->message);
 	coll_comm_set_timeout(r->world, -1, ABSENT_MS);
 	if (takes_part(a, r->rank) && r->rank != a->absent) {
 		st = coll_comm_create_group(r->world, a->ranks, a->n, a->tag, &child);
-		MUST(r, st == COLL_ERR_PEER_LATE && !child && coll_last_error(r->world)->rank == a->absent,
+		MUST(st == COLL_ERR_PEER_LATE && !child && coll_last_error(r->world)->rank == a->absent,
 		     "%d, rank %d instead of %d: %s", st, coll_last_error(r->world)->rank, a->absent,
 		     coll_last_error(r->world)->message);
 		atomic_fetch_add(&shared->told[r->at], 1);
@@ -330,7 +286,7 @@ static void lack(struct rank *r, const struct act *a)
 		usleep(500);
 	if (r->rank == a->absent) {
 		st = coll_comm_create_group(r->world, a->ranks, a->n, a->tag, &child);
-		MUST(r, st == COLL_ERR_PEER_LATE && !child, "%d: %s", st, coll_last_error(r->world)->message);
+		MUST(st == COLL_ERR_PEER_LATE && !child, "%d: %s", st, coll_last_error(r->world)->message);
 	}
 	coll_comm_set_timeout(r->world, -1, -1);
 }
@@ -354,7 +310,7 @@ static void perform(struct rank *r, const struct act *a)
 		else if (comm)
 			use(r, comm, a);
 	}
-	MUST(r, holdings_settle(r->descriptors + DESCRIPTORS_MORE, r->threads + THREADS_MORE, turn, r->world),
+	MUST(holdings_settle(r->descriptors + DESCRIPTORS_MORE, r->threads + THREADS_MORE, turn, r->world),
 	     "descriptors %d, %d before; threads %d, %d before", holdings_descriptors(), r->descriptors,
 	     holdings_threads(), r->threads);
 }
@@ -368,8 +324,7 @@ static void warm_up(struct rank *r)
 
 	for (int i = 0; i < a.n; i++)
 		a.ranks[i] = i;
-	MUST(r, coll_all_to_all(x, y, 1, COLL_I32, r->world, NULL) == COLL_OK, "%s",
-	     coll_last_error(r->world)->message);
+	MUST(coll_all_to_all(x, y, 1, COLL_I32, r->world, NULL) == COLL_OK, "%s", coll_last_error(r->world)->message);
 	/* All pairs: each group has links of its own making. */
 	for (int i = 0; i < a.n; i++)
 		for (int k = 0; k < i; k++) {
@@ -377,7 +332,7 @@ static void warm_up(struct rank *r)
 
 			if (!takes_part(&pair, r->rank))
 				continue;
-			MUST(r, coll_comm_create_group(r->world, pair.ranks, 2, 77, &child) == COLL_OK, "%s",
+			MUST(coll_comm_create_group(r->world, pair.ranks, 2, 77, &child) == COLL_OK, "%s",
 			     coll_last_error(r->world)->message);
 			for (int u = 0; u < USE_KINDS && child; u++) {
 				pair.use = (enum use_kind)u;
@@ -389,101 +344,53 @@ static void warm_up(struct rank *r)
 		a.use = (enum use_kind)u;
 		use(r, r->world, &a);
 	}
-	MUST(r, coll_barrier(r->world, NULL) == COLL_OK, "%s", coll_last_error(r->world)->message);
+	MUST(coll_barrier(r->world, NULL) == COLL_OK, "%s", coll_last_error(r->world)->message);
 }
 
 static void rank_body(const void *arg, int rank)
 {
 	struct rank r = {.p = arg, .rank = rank, .at = -1};
-	struct seat *seat = &shared->seats[rank];
 
-	r.world = create(rank, r.p->size);
+	r.world = processes_world(rank, r.p->size, rank / 2, NULL);
 	warm_up(&r);
 	r.descriptors = holdings_descriptors();
 	r.threads = holdings_threads();
-	atomic_fetch_add(&shared->ready, 1);
-	while (atomic_load(&shared->ready) < r.p->size)
-		usleep(100);
+	processes_meet(r.p->size);
 	for (r.at = 0; r.at < r.p->nacts; r.at++) {
 		perform(&r, &r.p->acts[r.at]);
-		atomic_store(&seat->acts, r.at + 1);
+		atomic_store(&shared->acts[rank], r.at + 1);
 	}
 	/* Some in the order in which they were made, the others the other way round. */
 	for (int i = 0; i < r.p->nacts; i++)
 		coll_comm_destroy(&r.groups[rank % 2 ? i : r.p->nacts - 1 - i]);
 	if (r.p->kind != DEADLY) {
-		MUST(&r, coll_barrier(r.world, NULL) == COLL_OK, "%s", coll_last_error(r.world)->message);
+		MUST(coll_barrier(r.world, NULL) == COLL_OK, "%s", coll_last_error(r.world)->message);
 		perform(&r, &(struct act){.kind = USE}); /* what is held, without any group */
 	}
 	coll_comm_destroy(&r.world);
-	seat->ended_ns = coll_clock_ns();
-	seat->starved_ns = starved_ns();
+	processes_report(rank, shared->first[rank], NULL);
 	_exit(0);
 }
 
 /* ---- Programs, one after another ---- */
 
-static void reap(const struct program *p, const pid_t *pids)
-{
-	const uint64_t begun = coll_clock_ns();
-	bool gone[RANKS_MAX] = {false};
-
-	for (int left = p->size; left > 0;) {
-		const bool hang = coll_clock_ns() - begun > (uint64_t)HANG_S * 1000000000;
-
-		CHECK(!hang, "ranks hang");
-		for (int i = 0; i < p->size; i++) {
-			const bool killed = p->kind == DEADLY && i == p->victim;
-			int status;
-
-			if (hang && !gone[i])
-				kill(pids[i], SIGKILL);
-			if (gone[i] || waitpid(pids[i], &status, hang ? 0 : WNOHANG) != pids[i])
-				continue;
-			gone[i] = true;
-			left--;
-			CHECK(hang || status == 0 || (killed && WIFSIGNALED(status)), "rank %d: status %x", i, status);
-		}
-		usleep(200);
-	}
-}
-
-/* All acts of a survivor end soon after the death. */
-static void judge_time(const struct program *p)
-{
-	uint64_t starved = 0;
-
-	for (int i = 0; i < p->size; i++)
-		starved += shared->seats[i].starved_ns;
-	for (int i = 0; i < p->size; i++) {
-		const struct seat *s = &shared->seats[i];
-		const double late = ((double)s->ended_ns - (double)atomic_load(&shared->killed_ns)) * 1e-9;
-
-		if (i != p->victim && s->status != COLL_OK)
-			CHECK(late < 2 * GRACE_MS * 1e-3 + (double)starved * 1e-9, "rank %d ended after %.3f s", i,
-			      late);
-	}
-}
-
 static void run_program(const struct program *p)
 {
+	const bool deadly = p->kind == DEADLY;
 	pid_t pids[RANKS_MAX];
 
-	meeting_start(pids, p->size, shared, sizeof(*shared), rank_body, p);
-	if (p->kind == DEADLY) {
-		for (int i = 0; i < 300000 && (atomic_load(&shared->ready) < p->size ||
-		                               atomic_load(&shared->seats[p->victim].acts) < p->victim_acts);
-		     i++)
-			usleep(50);
+	processes_start(pids, p->size, rank_body, p);
+	if (deadly) {
+		processes_reach(&processes->ready, p->size);
+		processes_reach(&shared->acts[p->victim], p->victim_acts);
 		usleep(p->victim_us);
-		atomic_store(&shared->killed_ns, coll_clock_ns());
-		kill(pids[p->victim], SIGKILL);
+		processes_kill(pids, p->victim);
 	}
-	reap(p, pids);
-	for (int i = 0; i < p->size; i++)
-		CHECK(shared->seats[i].faults == 0, "rank %d of %d: %s", i, p->size, shared->seats[i].fault);
-	if (p->kind == DEADLY)
-		judge_time(p);
+	processes_reap(pids, p->size, deadly ? p->victim : -1);
+	/* All acts of a survivor end soon after the death. */
+	for (int i = 0; i < p->size && deadly; i++)
+		if (i != p->victim && shared->first[i] != COLL_OK)
+			processes_in_time(processes->report[i].ns, 2 * GRACE_MS, "a rank ended");
 }
 
 static uint64_t first_seed = 1;
@@ -504,7 +411,7 @@ TEST(groups_random, random_programs)
 		for (int k = 0; k < p.nacts; k++)
 			groups += p.acts[k].kind == MAKE;
 		for (int r = 0; p.kind == DEADLY && r < p.size; r++)
-			if (shared->seats[r].status != COLL_OK) {
+			if (shared->first[r] != COLL_OK) {
 				hit++;
 				break;
 			}
@@ -520,11 +427,10 @@ PROGRAM(groups_random, "shm|tcp|mixed [SEED [PROGRAMS]]")
 {
 	if (argc < 2)
 		return -1;
-	transport = argv[1];
 	if (argc > 2)
 		first_seed = strtoull(argv[2], NULL, 0);
 	if (argc > 3)
 		programs = atoi(argv[3]);
-	shared = meeting_page(sizeof(*shared));
+	shared = processes_begin(argv[1], sizeof(*shared));
 	return argc;
 }

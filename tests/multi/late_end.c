@@ -7,15 +7,10 @@
  * usage: late_end TRANSPORT
  */
 #include <errno.h>
-#include <stdlib.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
-#include "coll/coll.h"
-#include "meeting.h"
-#include "plain.h"
+#include "processes.h"
 #ifdef COLL_SIM_JOBS
 #include "sim/jobs/network.h"
 #endif
@@ -23,14 +18,11 @@
 enum { RANKS = MEETING_RANKS_MAX };
 
 struct shared {
-	struct meeting meeting;
-	atomic_int gone;           /* ranks that have ended */
-	coll_status status[RANKS]; /* of destroy */
-	char message[RANKS][400];
+	struct processes job;
+	atomic_int gone; /* ranks that have ended */
 };
 
 static struct shared *shared;
-static const char *transport;
 
 /* In place of the system's: a refusal by another host looks as if the host were gone. */
 static bool hosts_go;
@@ -72,27 +64,19 @@ struct end {
 static void rank_main(const void *arg, int rank)
 {
 	const struct end *end = arg;
-	char transports[64], host[40];
-	const char *settings[] = {transports, "COLL_DEBUG=error", end->alone ? host : NULL, NULL};
-	struct meeting_seat seat = {&shared->meeting, rank, RANKS};
-	coll_config cfg = COLL_CONFIG_INIT;
-	coll_comm *comm = NULL;
+	char host[40];
+	coll_comm *comm;
 	int32_t x = 1;
 
-	snprintf(transports, sizeof(transports), "COLL_TRANSPORTS=%s", transport);
 	snprintf(host, sizeof(host), "COLL_HOST_ID=host-%d", rank);
 	if (end->alone)
 		go_with_host();
-	meeting_sit(&seat, &cfg);
-	cfg.settings = settings;
-	if (coll_comm_create(&comm, &cfg) != COLL_OK)
-		_exit(2);
+	comm = processes_world(rank, RANKS, 0, (const char *[]){end->alone ? host : NULL, NULL});
 	if (!end->alone && (coll_all_reduce(&x, &x, 1, COLL_I32, COLL_SUM, comm, NULL) != COLL_OK || x != RANKS))
 		_exit(3);
 	while (rank == end->late && atomic_load(&shared->gone) < RANKS - 1)
 		usleep(1000);
-	shared->status[rank] = coll_comm_destroy(&comm);
-	snprintf(shared->message[rank], sizeof(shared->message[rank]), "%s", coll_last_error(NULL)->message);
+	processes_report(rank, coll_comm_destroy(&comm), NULL);
 	_exit(0);
 }
 
@@ -101,7 +85,7 @@ static void run(int late, bool alone)
 	const struct end end = {late, alone};
 	pid_t pids[RANKS];
 
-	meeting_start(pids, RANKS, shared, sizeof(*shared), rank_main, &end);
+	processes_start(pids, RANKS, rank_main, &end);
 	for (int i = 1; i <= RANKS; i++) {
 		const int r = (late + i) % RANKS; /* the late one last */
 		int status = 0;
@@ -109,8 +93,8 @@ static void run(int late, bool alone)
 		REQUIRE(pids[r] > 0 && waitpid(pids[r], &status, 0) == pids[r]);
 		atomic_fetch_add(&shared->gone, 1);
 		CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0, "rank %d ended with %#x", r, (unsigned)status);
-		CHECK(shared->status[r] == COLL_OK, "rank %d, where rank %d is late: %d %s", r, late,
-		      (int)shared->status[r], shared->message[r]);
+		CHECK(processes->report[r].status == COLL_OK, "rank %d, where rank %d is late: %d %s", r, late,
+		      (int)processes->report[r].status, processes->report[r].message);
 	}
 }
 
@@ -136,7 +120,6 @@ PROGRAM(late_end, "TRANSPORT")
 {
 	if (argc < 2)
 		return -1;
-	transport = argv[1];
-	shared = meeting_page(sizeof(*shared));
+	shared = processes_begin(argv[1], sizeof(*shared));
 	return argc;
 }

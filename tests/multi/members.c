@@ -7,64 +7,28 @@
  *
  * usage: members TRANSPORT [TEST [TIMES [SEED]]]
  */
-#include <signal.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-#include "base/clock.h"
 #include "base/hash.h"
-#include "coll/coll.h"
-#include "meeting.h"
-#include "plain.h"
-#include "starved.h"
+#include "processes.h"
 
 enum { RANKS = 4, ROUNDS_MAX = 1000000, GRACE_MS = 2000 };
 
 struct shared {
-	atomic_int together; /* ranks that have come to the point of the death */
+	struct processes job;
 	atomic_int rounds[RANKS];
-	_Atomic uint64_t killed_ns;
-	_Atomic uint64_t starved_ns; /* of the survivors */
-	atomic_int failures;
-	struct {
-		atomic_int done;
-		uint64_t ns;
-		coll_status status;
-		int culprit;
-		char message[600];
-	} result[RANKS];
-	struct meeting meeting;
+	atomic_int halves; /* ranks with a child that others could not make */
 };
 
 static struct shared *shared;
-static const char *transport;
 static int times = 6;
 static uint64_t seed = 31;
 static char hook[96];
 
 static coll_comm *create(int rank)
 {
-	char transports[64];
-	const char *settings[] = {transports, "COLL_DEBUG=error", "COLL_ARRIVAL_TIMEOUT_MS=60000",
-	                          hook[0] ? hook : NULL, NULL};
+	const char *more[] = {"COLL_ARRIVAL_TIMEOUT_MS=60000", hook[0] ? hook : NULL, NULL};
 
-	snprintf(transports, sizeof(transports), "COLL_TRANSPORTS=%s", transport);
-	return meeting_world(&shared->meeting, rank, RANKS, settings);
+	return processes_world(rank, RANKS, 0, more);
 }
-
-/* In a rank: a check that failed. */
-#define MUST(cond, ...)                                             \
-	do {                                                        \
-		if (!(cond)) {                                      \
-			atomic_fetch_add(&shared->failures, 1);     \
-			printf("     %s:%d: ", __FILE__, __LINE__); \
-			printf(__VA_ARGS__);                        \
-			printf("\n");                               \
-			fflush(stdout);                             \
-		}                                                   \
-	} while (0)
 
 static coll_status sum_up(coll_comm *comm)
 {
@@ -96,7 +60,7 @@ static void expect_death(coll_comm *comm, int culprit, const char *text)
 		return;
 	while (st == COLL_OK)
 		st = sum_up(comm);
-	late = coll_clock_ns() - atomic_load(&shared->killed_ns);
+	late = coll_clock_ns() - atomic_load(&processes->struck_ns);
 	MUST(st == COLL_ERR_PEER_DEAD && coll_last_error(comm)->rank == culprit, "%d, rank %d: %s", st,
 	     coll_last_error(comm)->rank, coll_last_error(comm)->message);
 	MUST(strstr(coll_last_error(comm)->message, text), "no '%s' in: %s", text, coll_last_error(comm)->message);
@@ -119,21 +83,19 @@ static void overlapping_rank(const void *arg, int rank)
 	expect_sums(b, 20, "b");
 	expect_sums(c, 20, "c");
 	expect_sums(d, 20, "d");
-	atomic_fetch_add(&shared->together, 1);
+	processes_meet(RANKS);
 	if (rank == 3) {
-		while (atomic_load(&shared->together) < RANKS)
-			usleep(100);
 		usleep(20000); /* others are in calls by then, or not: both are met */
-		atomic_store(&shared->killed_ns, coll_clock_ns());
+		atomic_store(&processes->struck_ns, coll_clock_ns());
 		kill(getpid(), SIGKILL);
 	}
 	/* As many calls on both ranks: they stop together. */
 	for (int32_t seen = 0; c && seen == 0;) {
-		seen = atomic_load(&shared->killed_ns) != 0;
+		seen = atomic_load(&processes->struck_ns) != 0;
 		MUST(coll_all_reduce(&seen, &seen, 1, COLL_I32, COLL_MAX, c, NULL) == COLL_OK, "c: %s",
 		     coll_last_error(c)->message);
 	}
-	while (atomic_load(&shared->killed_ns) == 0)
+	while (atomic_load(&processes->struck_ns) == 0)
 		usleep(100);
 	if (rank == 2)
 		expect_death(b, 0, "rank 0 (rank 3 of the job)");
@@ -157,45 +119,13 @@ static void overlapping_rank(const void *arg, int rank)
 	exit(0);
 }
 
-static void start(pid_t *pids, void (*body)(const void *arg, int rank), const void *arg)
-{
-	meeting_start(pids, RANKS, shared, sizeof(*shared), body, arg);
-}
-
-static void reap(pid_t *pids, int killed)
-{
-	const uint64_t begun = coll_clock_ns();
-	bool gone[RANKS] = {false};
-
-	for (int left = RANKS; left > 0;) {
-		for (int r = 0; r < RANKS; r++) {
-			int status;
-
-			if (gone[r] || waitpid(pids[r], &status, WNOHANG) != pids[r])
-				continue;
-			gone[r] = true;
-			left--;
-			CHECK(r == killed ? WIFSIGNALED(status) : status == 0, "rank %d: status %x", r, status);
-		}
-		if (coll_clock_ns() - begun > (uint64_t)60 * 1000000000) {
-			CHECK(false, "ranks hang");
-			for (int r = 0; r < RANKS; r++)
-				if (!gone[r])
-					kill(pids[r], SIGKILL), waitpid(pids[r], NULL, 0);
-			return;
-		}
-		usleep(1000);
-	}
-}
-
 TEST(members, only_members_are_touched)
 {
 	pid_t pids[RANKS];
 
 	for (int i = 0; i < times; i++) {
-		start(pids, overlapping_rank, NULL);
-		reap(pids, 3);
-		CHECK(atomic_load(&shared->failures) == 0);
+		processes_start(pids, RANKS, overlapping_rank, NULL);
+		processes_reap(pids, RANKS, 3);
 	}
 }
 
@@ -210,9 +140,7 @@ static void going_rank(const void *arg, int rank)
 	coll_comm *world = create(rank), *child = NULL, *failed = NULL;
 	coll_status st = COLL_OK;
 
-	atomic_fetch_add(&shared->together, 1);
-	while (atomic_load(&shared->together) < RANKS)
-		usleep(100);
+	processes_meet(RANKS);
 	for (int i = 0; st == COLL_OK && i < ROUNDS_MAX; i++) {
 		const uint32_t kind = coll_rng_below(&rng, 3), bits = coll_rng_below(&rng, 16);
 
@@ -228,17 +156,9 @@ static void going_rank(const void *arg, int rank)
 		atomic_fetch_add(&shared->rounds[rank], 1);
 	}
 	/* The parent has yet to note the time; when it killed nobody, it never will. */
-	for (int i = 0; i < 50 && failed && atomic_load(&shared->killed_ns) == 0; i++)
+	for (int i = 0; i < 50 && failed && atomic_load(&processes->struck_ns) == 0; i++)
 		usleep(1000);
-	shared->result[rank].ns = coll_clock_ns();
-	atomic_fetch_add(&shared->starved_ns, starved_ns());
-	shared->result[rank].status = st;
-	if (failed) {
-		shared->result[rank].culprit = coll_last_error(failed)->rank;
-		snprintf(shared->result[rank].message, sizeof(shared->result[rank].message), "%s",
-		         coll_last_error(failed)->message);
-	}
-	atomic_store(&shared->result[rank].done, 1);
+	processes_report(rank, st, failed);
 	coll_comm_destroy(&child);
 	coll_comm_destroy(&world);
 	exit(0);
@@ -252,30 +172,23 @@ TEST(members, death_while_they_come_and_go)
 	for (int i = 0; i < times; i++) {
 		const int victim = (int)coll_rng_below(&rng, RANKS);
 		const int after = 1 + (int)coll_rng_below(&rng, 60);
-		char named[40], by_job[40];
 
-		start(pids, going_rank, &i);
+		processes_start(pids, RANKS, going_rank, &i);
 		for (int k = 0; atomic_load(&shared->rounds[victim]) < after && k < 30000; k++)
 			usleep(1000);
-		atomic_store(&shared->killed_ns, coll_clock_ns());
-		kill(pids[victim], SIGKILL);
-		reap(pids, victim);
-		snprintf(named, sizeof(named), ": rank %d on host", victim);
-		snprintf(by_job, sizeof(by_job), "(rank %d of the job)", victim);
+		processes_kill(pids, victim);
+		processes_reap(pids, RANKS, victim);
 		for (int r = 0; r < RANKS; r++) {
-			const double late = ((double)shared->result[r].ns - (double)shared->killed_ns) * 1e-9;
+			const struct process_report *report = &processes->report[r];
 
 			if (r == victim)
 				continue;
-			CHECK(shared->result[r].done && shared->result[r].status == COLL_ERR_PEER_DEAD,
-			      "case %d, rank %d, %d dead: status %d: %s", i, r, victim, shared->result[r].status,
-			      shared->result[r].message);
-			CHECK(strstr(shared->result[r].message, named) || strstr(shared->result[r].message, by_job),
-			      "case %d, rank %d, %d dead: %s", i, r, victim, shared->result[r].message);
-			CHECK(late < GRACE_MS * 1e-3 + (double)atomic_load(&shared->starved_ns) * 1e-9,
-			      "case %d, rank %d: after %.3f s: %s", i, r, late, shared->result[r].message);
+			CHECK(report->done && report->status == COLL_ERR_PEER_DEAD &&
+			              processes_named(report->message, victim),
+			      "case %d, rank %d, %d dead: status %d: %s", i, r, victim, report->status,
+			      report->message);
+			processes_in_time(report->ns, GRACE_MS, report->message);
 		}
-		CHECK(atomic_load(&shared->failures) == 0);
 	}
 }
 
@@ -327,9 +240,8 @@ TEST(members, destroy_tells_who_died)
 	pid_t pids[RANKS];
 
 	for (int i = 0; i < times; i++, seed++) {
-		start(pids, ending_rank, NULL);
-		reap(pids, 3);
-		CHECK(atomic_load(&shared->failures) == 0);
+		processes_start(pids, RANKS, ending_rank, NULL);
+		processes_reap(pids, RANKS, 3);
 	}
 }
 
@@ -353,7 +265,7 @@ static void unborn_rank(const void *arg, int rank)
 		st = sum_up(child);
 		e = coll_last_error(child);
 		if (st != COLL_OK) {
-			atomic_fetch_add(&shared->together, 1);
+			atomic_fetch_add(&shared->halves, 1);
 			MUST(e->rank == culprit_here, "rank %d: %s", e->rank, e->message);
 		}
 	}
@@ -370,10 +282,9 @@ TEST(members, a_child_that_some_could_not_make)
 
 	for (int frame = 0; frame < 2 * times; frame++) {
 		snprintf(hook, sizeof(hook), "COLL_HOOK=delay:rank=1,us=2000;kill:rank=1,frame=%d", frame);
-		start(pids, unborn_rank, NULL);
-		reap(pids, 1);
-		CHECK(atomic_load(&shared->failures) == 0, "at frame %d", frame);
-		halves += atomic_load(&shared->together) > 0;
+		processes_start(pids, RANKS, unborn_rank, NULL);
+		processes_reap(pids, RANKS, 1);
+		halves += atomic_load(&shared->halves) > 0;
 	}
 	hook[0] = 0;
 	printf("     %d of %d deaths left a child that some had made\n", halves, 2 * times);
@@ -384,12 +295,11 @@ PROGRAM(members, "TRANSPORT [TEST [TIMES [SEED]]]")
 {
 	if (argc < 2)
 		return -1;
-	transport = argv[1];
 	if (argc > 3)
 		times = atoi(argv[3]);
 	if (argc > 4)
 		seed = strtoull(argv[4], NULL, 0);
-	shared = meeting_page(sizeof(*shared));
+	shared = processes_begin(argv[1], sizeof(*shared));
 	printf("seed %llu, %d times\n", (unsigned long long)seed, times);
 	return 2;
 }

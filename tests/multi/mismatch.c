@@ -10,36 +10,17 @@
  * some, the default: each case at one size in one mode, others from case to case. all:
  * everything. mixed: ranks 0 and 2 on one host, the others on another.
  */
-#include <signal.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-#include "base/clock.h"
-#include "meeting.h"
 #include "mismatch.h"
-#include "plain.h"
-#include "starved.h"
+#include "processes.h"
 
 enum { WARM_UP = 3, LIMIT_MS = 2000 };
 
 struct shared {
-	atomic_int ready;
-	_Atomic uint64_t starved_ns; /* of all ranks */
-	_Atomic uint64_t begun_ns;   /* when the last rank began to differ */
-	struct result {
-		atomic_int done;
-		coll_status status;
-		int culprit, after; /* calls that succeeded after the difference */
-		uint64_t ns;
-		char message[1024];
-	} result[RANKS_MAX];
-	struct meeting meeting;
+	struct processes job;
+	int after[RANKS_MAX]; /* calls that succeeded after the difference */
 };
 
 static struct shared *shared;
-static const char *transport;
 static float in[256], out[256];
 
 static coll_status all_reduce(coll_comm *c, size_t count)
@@ -55,25 +36,12 @@ static void add(void *arg, const void *left, void *inout, size_t count, coll_dty
 
 /* ---- Ranks ---- */
 
-static void report(int rank, coll_status st, const coll_error *e, int after)
-{
-	struct result *r = &shared->result[rank];
-
-	r->ns = coll_clock_ns();
-	atomic_fetch_add(&shared->starved_ns, starved_ns());
-	r->status = st;
-	r->culprit = e->rank;
-	r->after = after;
-	snprintf(r->message, sizeof(r->message), "%s", e->message);
-	atomic_store(&r->done, 1);
-}
-
 /* All ranks begin at once, so that the time counts from there. */
 static void line_up(int size)
 {
-	if (atomic_fetch_add(&shared->ready, 1) == size - 1)
-		atomic_store(&shared->begun_ns, coll_clock_ns());
-	while (atomic_load(&shared->begun_ns) == 0)
+	if (atomic_fetch_add(&processes->ready, 1) == size - 1)
+		atomic_store(&processes->struck_ns, coll_clock_ns());
+	while (atomic_load(&processes->struck_ns) == 0)
 		usleep(100);
 }
 
@@ -97,26 +65,6 @@ static coll_status make_calls(const struct caller *c, enum mode mode, const stru
 	return k->repeat ? repeat(c, mode, k) : mismatch_issue(c, mode, k->odd, k->nodd, k->turned);
 }
 
-static void create(int size, int rank, coll_comm **comm)
-{
-	char transports[64], host[64];
-	const char *settings[] = {transports, "COLL_DEBUG=error", host, NULL};
-	const bool mixed = strcmp(transport, "mixed") == 0;
-	struct meeting_seat seat = {&shared->meeting, rank, size};
-	coll_config cfg = COLL_CONFIG_INIT;
-	coll_status st;
-
-	snprintf(transports, sizeof(transports), "COLL_TRANSPORTS=%s", mixed ? "shm,tcp" : transport);
-	snprintf(host, sizeof(host), "COLL_HOST_ID=mismatch-%d", mixed ? rank % 2 : 0);
-	meeting_sit(&seat, &cfg);
-	cfg.settings = settings;
-	st = coll_comm_create(comm, &cfg);
-	if (st == COLL_OK)
-		return;
-	report(rank, st, coll_last_error(NULL), 0);
-	_exit(1);
-}
-
 /* One case, for all ranks. */
 struct job {
 	const struct kase *k;
@@ -133,9 +81,7 @@ static void run_rank(const void *arg, int rank)
 	coll_status st = COLL_OK;
 	int after = -1;
 
-	if (!freopen("/dev/null", "w", stderr))
-		_exit(9);
-	create(size, rank, &c.comm);
+	c.comm = processes_world(rank, size, rank % 2, NULL);
 	for (int i = 0; st == COLL_OK && i < WARM_UP; i++)
 		st = all_reduce(c.comm, 100);
 	if (st == COLL_OK)
@@ -146,7 +92,8 @@ static void run_rank(const void *arg, int rank)
 	/* Whoever has returned hears of it now. */
 	for (; st == COLL_OK && after < 3; after++)
 		st = all_reduce(c.comm, 7);
-	report(rank, st, coll_last_error(c.comm), after);
+	shared->after[rank] = after;
+	processes_report(rank, st, c.comm);
 	coll_comm_destroy(&c.comm);
 	_exit(0);
 }
@@ -176,41 +123,28 @@ static void names_both(const struct kase *k, int rank, int odd, const char *mess
 	      "%s: rank %d (odd is %d): %s", k->name, rank, odd, message);
 }
 
-static uint64_t slowest_ns;
-
 static void one(const struct kase *k, enum mode mode, int size, int odd)
 {
 	const struct job job = {k, mode, size, odd};
 	pid_t pids[RANKS_MAX];
+	char which[200];
 
-	meeting_start(pids, size, shared, sizeof(*shared), run_rank, &job);
+	processes_start(pids, size, run_rank, &job);
 	for (int r = 0; r < size; r++) {
-		const struct result *res = &shared->result[r];
+		const struct process_report *report = &processes->report[r];
 
-		for (int tick = 0; !atomic_load(&res->done) && tick < 20000; tick++)
-			usleep(1000);
-		CHECK(atomic_load(&res->done), "%s %s: size %d odd %d: rank %d hangs", k->name, mode_names[mode], size,
-		      odd, r);
-		if (!atomic_load(&res->done))
-			continue;
-		CHECK(res->status == COLL_ERR_MISMATCH && res->after <= k->stray,
-		      "%s %s: size %d odd %d: rank %d: status %d, %d calls succeeded after it: %s", k->name,
-		      mode_names[mode], size, odd, r, res->status, res->after, res->message);
-		if (res->status == COLL_ERR_MISMATCH) {
-			names_both(k, r, odd, res->message);
-			CHECK(res->ns - shared->begun_ns < LIMIT_MS * 1000000ull + atomic_load(&shared->starved_ns),
-			      "%s %s: size %d odd %d: rank %d took %.3f s: %s", k->name, mode_names[mode], size, odd, r,
-			      (double)(res->ns - shared->begun_ns) * 1e-9, res->message);
-			if (res->ns - shared->begun_ns > slowest_ns)
-				slowest_ns = res->ns - shared->begun_ns;
+		snprintf(which, sizeof(which), "%s %s: size %d odd %d: rank %d", k->name, mode_names[mode], size, odd,
+		         r);
+		CHECK(processes_reach(&report->done, 1), "%s hangs", which);
+		CHECK(report->status == COLL_ERR_MISMATCH && shared->after[r] <= k->stray,
+		      "%s: status %d, %d calls succeeded after it: %s", which, report->status, shared->after[r],
+		      report->message);
+		if (report->status == COLL_ERR_MISMATCH) {
+			names_both(k, r, odd, report->message);
+			processes_in_time(report->ns, LIMIT_MS, which);
 		}
 	}
-	for (int r = 0; r < size; r++) {
-		for (int tick = 0; tick < 10000 && waitpid(pids[r], NULL, WNOHANG) != pids[r]; tick++)
-			usleep(1000);
-		kill(pids[r], SIGKILL); /* if it hangs; else it is gone already */
-		waitpid(pids[r], NULL, 0);
-	}
+	processes_reap(pids, size, -1);
 }
 
 /* ---- What is run ---- */
@@ -274,9 +208,10 @@ PROGRAM(mismatch, "TRANSPORT [some|all|CASE [MODE [RANKS [TIMES]]]]")
 	const char *which = argc > 2 ? argv[2] : "some";
 	const bool all = strcmp(which, "all") == 0, some = strcmp(which, "some") == 0;
 
-	transport = argc > 1 ? argv[1] : "tcp";
+	if (argc < 2)
+		return -1;
 	only_size = argc > 4 ? atoi(argv[4]) : 0;
-	shared = meeting_page(sizeof(*shared));
+	shared = processes_begin(argv[1], sizeof(*shared));
 	for (int times = argc > 5 ? atoi(argv[5]) : 1; times > 0; times--)
 		for (current = mismatch_cases; current < mismatch_cases + mismatch_ncases; current++) {
 			if (some)
@@ -284,6 +219,5 @@ PROGRAM(mismatch, "TRANSPORT [some|all|CASE [MODE [RANKS [TIMES]]]]")
 			else if (all || strcmp(which, current->name) == 0)
 				all_modes(argc > 3 ? argv[3] : "all");
 		}
-	printf("the slowest rank took %.3f s\n", (double)slowest_ns * 1e-9);
 	return argc;
 }

@@ -4,23 +4,9 @@
  *
  * usage: tags_death shm|tcp|mixed (mixed: every other rank on another host by name)
  */
-#include <signal.h>
-#include <sys/wait.h>
-
-#include "meeting.h"
-#include "plain.h"
+#include "processes.h"
 
 enum { RANKS = 5, VICTIM = 2, LARGE = 1 << 20 };
-
-struct shared {
-	struct meeting meeting;
-	atomic_int ready;
-	int status[RANKS], culprit[RANKS];
-	char text[RANKS][300];
-};
-
-static const char *transport;
-static struct shared *shared;
 
 static int *data(void)
 {
@@ -57,30 +43,21 @@ static coll_status wait_for_it(coll_comm *comm, int rank, int round)
 static void body(const void *arg, int rank)
 {
 	const int round = *(const int *)arg;
-	char transports[64], host[64];
-	const char *settings[] = {transports, host, "COLL_DEBUG=error", NULL};
-	const bool mixed = strcmp(transport, "mixed") == 0;
-	coll_comm *comm;
+	coll_comm *comm = processes_world(rank, RANKS, rank % 2, NULL);
 	int x = rank;
 
-	snprintf(transports, sizeof(transports), "COLL_TRANSPORTS=%s", mixed ? "shm,tcp" : transport);
-	snprintf(host, sizeof(host), "COLL_HOST_ID=tags-%d", mixed ? rank % 2 : 0);
-	comm = meeting_world(&shared->meeting, rank, RANKS, settings);
 	alarm(60);
 	/* A message to the next one, so that some channels are open. */
 	if (coll_send_tag(&x, 1, COLL_I32, (rank + 1) % RANKS, 1, comm, NULL) != COLL_OK ||
 	    coll_recv_tag(&x, 1, COLL_I32, COLL_ANY_SOURCE, 1, comm, NULL) != COLL_OK)
 		_exit(8);
 	if (rank == VICTIM) {
-		while (atomic_load(&shared->ready) < RANKS - 1)
-			usleep(100);
+		processes_reach(&processes->ready, RANKS - 1);
 		usleep(20000 * (unsigned)round);
 		kill(getpid(), SIGKILL);
 	}
-	atomic_fetch_add(&shared->ready, 1);
-	shared->status[rank] = wait_for_it(comm, rank, round);
-	shared->culprit[rank] = coll_last_error(comm)->rank;
-	snprintf(shared->text[rank], sizeof(shared->text[rank]), "%s", coll_last_error(comm)->message);
+	atomic_fetch_add(&processes->ready, 1);
+	processes_report(rank, wait_for_it(comm, rank, round), comm);
 	coll_comm_destroy(&comm);
 	_exit(0);
 }
@@ -89,17 +66,12 @@ static void run(int round)
 {
 	pid_t pids[RANKS];
 
-	meeting_start(pids, RANKS, shared, sizeof(*shared), body, &round);
-	for (int r = 0; r < RANKS; r++) {
-		int status = 0;
-
-		waitpid(pids[r], &status, 0);
-		if (r == VICTIM)
-			continue;
-		CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0, "rank %d: %x", r, (unsigned)status);
-		CHECK(shared->status[r] == COLL_ERR_PEER_DEAD && shared->culprit[r] == VICTIM, "rank %d: %d %s", r,
-		      shared->status[r], shared->text[r]);
-	}
+	processes_start(pids, RANKS, body, &round);
+	processes_reap(pids, RANKS, VICTIM);
+	for (int r = 0; r < RANKS; r++)
+		CHECK(r == VICTIM || (processes->report[r].status == COLL_ERR_PEER_DEAD &&
+		                      processes->report[r].culprit == VICTIM),
+		      "rank %d: %d %s", r, processes->report[r].status, processes->report[r].message);
 }
 
 TEST(tags_death, test_killed)
@@ -112,7 +84,6 @@ PROGRAM(tags_death, "shm|tcp|mixed")
 {
 	if (argc < 2)
 		return -1;
-	transport = argv[1];
-	shared = meeting_page(sizeof(*shared));
+	processes_begin(argv[1], sizeof(*processes));
 	return argc;
 }
