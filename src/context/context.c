@@ -262,6 +262,7 @@ static void fill_peer_info(struct coll_context *c)
 	info->process = (int32_t)getpid();
 	info->cores = (uint32_t)coll_topology_cores();
 	fill_cpus(info->cpus);
+	info->process_space = coll_control_process_space();
 	info->machine = coll_bootstrap_machine();
 	if (c->settings.site[0])
 		info->site = coll_hash_bytes(3, c->settings.site, strlen(c->settings.site)) | 1;

@@ -13,6 +13,7 @@
 #include "base/delay.h"
 #include "control/liveness.h"
 #include "control/ping.h"
+#include "control/process.h"
 #include "control/state.h"
 #include "net/net.h"
 
@@ -256,6 +257,7 @@ static void now_ready(struct coll_control *c, struct coll_control_link *l)
 		c->peers[l->peer].presumed = c->peers[l->peer].life.left = false;
 	if (!c->peers[l->peer].suspect_until_ns)
 		l->probe = false;
+	coll_control_watch_process(c, l->peer);
 	coll_control_ask_for_life(c, l);
 	coll_control_ask_again(c, l->peer);
 }

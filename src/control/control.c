@@ -17,6 +17,7 @@
 #include "control/keepalive.h"
 #include "control/liveness.h"
 #include "control/ping.h"
+#include "control/process.h"
 #include "control/state.h"
 #include "net/net.h"
 
@@ -117,6 +118,12 @@ static int hear(struct coll_control *c, struct coll_control_link *l)
 	return got;
 }
 
+void coll_control_read_out(struct coll_control *c, struct coll_control_link *l)
+{
+	while (hear(c, l) > 0)
+		;
+}
+
 static void on_link_event(struct coll_control *c, struct coll_control_link *l, uint32_t events)
 {
 	int got, error;
@@ -139,8 +146,7 @@ static void on_link_event(struct coll_control *c, struct coll_control_link *l, u
 	if (got >= 0 && !coll_control_write(c, l)) {
 		error = errno;
 		/* The other end has gone: what it said before that is still to be read. */
-		while (hear(c, l) > 0)
-			;
+		coll_control_read_out(c, l);
 		got = -1;
 	}
 	if (got < 0) {
@@ -164,7 +170,9 @@ static void service_locked(struct coll_control *c)
 			coll_control_accept(c, c->listen_unix);
 		else if (events[i].data.u64 == LISTENER_TCP)
 			coll_control_accept(c, c->listen_tcp);
-		else {
+		else if (events[i].data.u64 & EVENT_OF_PROCESS) {
+			coll_control_process_ended(c, (int)(events[i].data.u64 & ~EVENT_OF_PROCESS));
+		} else {
 			/* The link may have been dropped by an event before this one. */
 			for (int k = 0; k < c->nlinks; k++)
 				if (c->links[k]->serial == events[i].data.u64) {
@@ -316,6 +324,8 @@ void coll_control_close(struct coll_control **control, int flush_ms)
 	}
 	while (c->nlinks > 0)
 		coll_control_drop_link(c, c->links[0]);
+	for (int r = 0; r < c->size; r++)
+		coll_control_forget_process(c, r);
 	if (c->listen_unix >= 0)
 		coll_net->close(c->listen_unix);
 	if (c->listen_tcp >= 0)

@@ -100,6 +100,9 @@ struct coll_peer_state {
 	struct coll_answer answer;
 };
 
+/* A number of the process ids of this process: equal where they mean the same on one machine; 0: unknown. */
+uint64_t coll_control_process_space(void);
+
 /* Release the lock, then write what was said under it. */
 void coll_control_unlock(struct coll_control *c);
 

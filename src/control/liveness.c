@@ -7,6 +7,7 @@
  * completes, it is overloaded or closing, and the attempt is repeated. The outcomes:
  *   an answer             it lives; the answer arrives after all notes that it sent before;
  *   no answer in LIVENESS it is silent; ranks that wait for it detect that by their pings;
+ *   its process ended     it is dead, at once: process.c sees it, on one machine;
  *   unreachable           it is dead, at once;
  *   its host does not     it is dead after LIVENESS_UNREACHED without an answer: links come back,
  *   acknowledge           and a kernel gives up after the loss of one probe.

@@ -41,10 +41,11 @@ struct coll_peer_info {
 	} transport[COLL_TRANSPORTS];
 	/* Processors this process may run on, numbers modulo 256. */
 	uint64_t cpus[4];
-	uint64_t site;      /* of COLL_SITE, a hash; 0: none told */
-	uint32_t site_mbps; /* of COLL_SITE_RATE; 0: unknown */
-	uint32_t device;    /* 1: it has one (coll_config.device) */
-	uint64_t machine;   /* equal on processes that share cores: see coll_bootstrap_machine() */
+	uint64_t site;          /* of COLL_SITE, a hash; 0: none told */
+	uint32_t site_mbps;     /* of COLL_SITE_RATE; 0: unknown */
+	uint32_t device;        /* 1: it has one (coll_config.device) */
+	uint64_t process_space; /* `process` means the same where this is equal on a machine; 0: unknown */
+	uint64_t machine;       /* equal on processes that share cores: see coll_bootstrap_machine() */
 };
 
 #define COLL_PEER_INFO_MAGIC   0x434f4c4cu /* "COLL" */

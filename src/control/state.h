@@ -29,6 +29,7 @@ struct peer {
 	struct coll_peer_life life;
 	uint64_t asked_until_ns, pinged_ns;
 	bool dead;
+	int process_fd;    /* readable when it has ended: process.c; 0: none */
 	bool met;          /* a link to it was authenticated: its notes arrive there */
 	bool refused;      /* its listener refused a connection, and no link was authenticated since */
 	bool door_opened;  /* a listener accepted and closed during this round of addresses */
@@ -60,6 +61,7 @@ struct coll_held_note {
 
 /* What events of the listeners carry; links have serial numbers above. */
 enum { LISTENER_UNIX, LISTENER_TCP, SERIAL_FIRST };
+#define EVENT_OF_PROCESS ((uint64_t)1 << 63) /* with its rank: process.c */
 
 struct coll_control {
 	struct coll_control_env env;
@@ -88,6 +90,11 @@ struct coll_control {
 	struct said *said, **said_end;
 	bool closing;
 };
+
+/* ---- control.c ---- */
+
+/* Handle all that the link holds. */
+void coll_control_read_out(struct coll_control *c, struct coll_control_link *l);
 
 /* ---- liveness.c ---- */
 

@@ -7,6 +7,7 @@
 #include <sched.h>
 #include <sys/eventfd.h>
 #include <sys/random.h>
+#include <sys/syscall.h>
 #include <sys/timerfd.h>
 #include <unistd.h>
 
@@ -55,6 +56,11 @@ static int system_timerfd_create(int clock, int flags)
 	return COLL_FD(timerfd_create(clock, flags));
 }
 
+static int system_process_open(pid_t process)
+{
+	return COLL_FD((int)syscall(SYS_pidfd_open, process, 0));
+}
+
 static const struct coll_net system_net = {
         .socket = system_socket,
         .bind = system_bind,
@@ -78,6 +84,7 @@ static const struct coll_net system_net = {
         .read = read,
         .write = write,
         .close = coll_fd_close,
+        .process_open = system_process_open,
         .yield = sched_yield,
         .sleep = nanosleep,
         .thread_start = coll_thread_start,

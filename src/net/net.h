@@ -45,6 +45,8 @@ struct coll_net {
 	ssize_t (*read)(int fd, void *bytes, size_t len_bytes);
 	ssize_t (*write)(int fd, const void *bytes, size_t len_bytes);
 	int (*close)(int fd);
+	/* A descriptor that is readable when the process has ended (pidfd). */
+	int (*process_open)(pid_t process);
 	/* The processor. */
 	int (*yield)(void);
 	int (*sleep)(const struct timespec *time, struct timespec *left);

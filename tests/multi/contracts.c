@@ -394,11 +394,20 @@ static struct shared {
 	struct meeting meeting;
 } * shared;
 
-/* Rank 0 of two reports what it saw; rank 1 calls until it is killed. A child of
- * rank 1 may outlive it with copies of its sockets. */
-static void process_rank(int rank, size_t count, bool with_child)
+/* A child of the killed rank that outlives it: it closes the sockets of its parent, or holds them. Two names: what the
+ * ranks say to each other goes over TCP. */
+enum how { NO_CHILD, FORKED, CLONED, FORKED_TWO_NAMES, CLONED_TWO_NAMES };
+
+static pid_t child_of(enum how how)
 {
-	const char *settings[] = {transports, "COLL_DEBUG=error", "COLL_TIMEOUT_MS=1500", NULL};
+	return how % 2 ? fork() : (pid_t)syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);
+}
+
+/* Rank 0 of two reports what it saw; rank 1 calls until it is killed. */
+static void process_rank(int rank, size_t count, enum how how)
+{
+	const char *name = how < FORKED_TWO_NAMES ? NULL : rank ? "COLL_HOST_ID=b" : "COLL_HOST_ID=a";
+	const char *settings[] = {transports, "COLL_DEBUG=error", "COLL_TIMEOUT_MS=1500", name, NULL};
 	struct meeting_seat seat = {&shared->meeting, rank, 2};
 	coll_config cfg = COLL_CONFIG_INIT;
 	float *x = calloc(count, sizeof(*x)), *y = calloc(count, sizeof(*y));
@@ -411,7 +420,7 @@ static void process_rank(int rank, size_t count, bool with_child)
 		_exit(9);
 	st = coll_comm_create(&comm, &cfg);
 	for (int i = 0; st == COLL_OK; i++) {
-		if (rank == 1 && with_child && i == 10 && fork() == 0) {
+		if (rank == 1 && how && i == 10 && child_of(how) == 0) {
 			while (!atomic_load(&shared->done) && getppid() != 0)
 				usleep(1000);
 			_exit(0);
@@ -429,7 +438,7 @@ static void process_rank(int rank, size_t count, bool with_child)
 	_exit(0);
 }
 
-static void peer_killed(size_t count, bool with_child)
+static void peer_killed(size_t count, enum how how)
 {
 	pid_t pids[2];
 
@@ -438,7 +447,7 @@ static void peer_killed(size_t count, bool with_child)
 	for (int r = 0; r < 2; r++) {
 		pids[r] = fork();
 		if (pids[r] == 0)
-			process_rank(r, count, with_child);
+			process_rank(r, count, how);
 	}
 	for (int i = 0; i < 20000 && atomic_load(&shared->calls) < 30; i++)
 		usleep(1000);
@@ -447,8 +456,8 @@ static void peer_killed(size_t count, bool with_child)
 	CHECK(status_of(pids[0]) == 0, "count %zu: rank 0 did not end by itself", count);
 	atomic_store(&shared->done, 1);
 	status_of(pids[1]);
-	CHECK(shared->culprit == 1, "count %zu: %s", count, shared->message);
-	CHECK(shared->status == COLL_ERR_PEER_DEAD, "count %zu: %s", count, shared->message);
+	CHECK(shared->culprit == 1 && shared->status == COLL_ERR_PEER_DEAD, "count %zu, child %d: %s", count, how,
+	      shared->message);
 }
 
 /* Both send at once, so the killed one's peer is sending when it goes. */
@@ -459,14 +468,15 @@ TEST(contracts, no_sigpipe)
 	if (strcmp(transport, "loop") == 0)
 		SKIP("ranks of one process cannot be killed one by one");
 	for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]); i++)
-		peer_killed(counts[i], false);
+		peer_killed(counts[i], NO_CHILD);
 }
 
 TEST(contracts, killed_with_a_living_child)
 {
 	if (strcmp(transport, "loop") == 0)
 		SKIP("ranks of one process cannot be killed one by one");
-	peer_killed(1000, true);
+	for (enum how how = FORKED; how <= (strcmp(transport, "tcp") == 0 ? CLONED_TWO_NAMES : CLONED); how++)
+		peer_killed(1000, how);
 }
 
 PROGRAM(contracts, "TRANSPORT")

@@ -1,0 +1,68 @@
+/*
+ * The end of processes of this host, by a descriptor of the process (pidfd). It decides: sockets may stay open after a
+ * process has ended, since children that it made may hold them.
+ *
+ * A process id counts only where both ends have the same name space of processes on the same machine, and only from
+ * the moment that a link has been authenticated: before, it may already be another process's. Sockets are closed before
+ * the descriptor is readable, so what the process has said last is in its links, and is read first.
+ */
+#include "control/process.h"
+
+#include <sys/stat.h>
+
+#include "base/hash.h"
+#include "control/connect.h"
+#include "control/liveness.h"
+#include "net/net.h"
+
+uint64_t coll_control_process_space(void)
+{
+	struct stat space;
+
+	return stat("/proc/self/ns/pid", &space) == 0 ? coll_mix64((uint64_t)space.st_ino) | 1 : 0;
+}
+
+void coll_control_watch_process(struct coll_control *c, int peer)
+{
+	const struct coll_peer_info *us = &c->peer_infos[c->rank], *it = &c->peer_infos[peer];
+	struct epoll_event e = {.events = EPOLLIN, .data.u64 = EVENT_OF_PROCESS | (uint64_t)peer};
+	struct peer *p = &c->peers[peer];
+	int fd;
+
+	if (p->process_fd > 0 || it->machine != us->machine || it->process_space != us->process_space ||
+	    !it->process_space || it->process == us->process)
+		return;
+	/* Without a descriptor, links say what they can. */
+	fd = coll_net->process_open(it->process);
+	if (fd < 0)
+		return;
+	p->process_fd = fd;
+	coll_net->epoll_ctl(c->epoll, EPOLL_CTL_ADD, fd, &e);
+}
+
+void coll_control_forget_process(struct coll_control *c, int peer)
+{
+	struct peer *p = &c->peers[peer];
+
+	if (p->process_fd > 0)
+		coll_net->close(p->process_fd);
+	p->process_fd = 0;
+}
+
+void coll_control_process_ended(struct coll_control *c, int peer)
+{
+	struct coll_control_link *l;
+
+	coll_control_forget_process(c, peer);
+	for (int i = 0; i < c->nlinks; i++) {
+		l = c->links[i];
+		if (l->peer != peer)
+			continue;
+		if (l->ready)
+			coll_control_read_out(c, l);
+		coll_control_drop_link(c, l);
+		i = -1; /* the array changed */
+	}
+	c->peers[peer].unreached = false;
+	coll_control_gone(c, peer, "its process ended without a goodbye");
+}
