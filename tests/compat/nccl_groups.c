@@ -100,7 +100,7 @@ TEST(nccl_groups, receives_in_a_group_and_sends_apart)
 }
 
 /* Rank 0 sends and receives in a group; rank 1 receives, and sends then. */
-static void there_and_back(struct rank *r)
+TEST_OF_RANKS(nccl_groups, both_directions_in_a_group_and_one_after_the_other, 2)
 {
 	int *a = buffer(LONG), *b = buffer(LONG);
 
@@ -118,13 +118,8 @@ static void there_and_back(struct rank *r)
 	must(ncclMemFree(b), "free");
 }
 
-TEST(nccl_groups, both_directions_in_a_group_and_one_after_the_other)
-{
-	run_ranks(2, there_and_back);
-}
-
 /* Rank 0 sends to 1 and to 2 in a group; 2 waits for rank 1, which waits for all of its own message. */
-static void by_way_of_another(struct rank *r)
+TEST_OF_RANKS(nccl_groups, a_message_waits_for_another_one_of_its_group, 3)
 {
 	int *a = buffer(LONG), *b = buffer(LONG);
 
@@ -147,11 +142,6 @@ static void by_way_of_another(struct rank *r)
 		check("second", b, LONG, 9, r->stream);
 	must(ncclMemFree(a), "free");
 	must(ncclMemFree(b), "free");
-}
-
-TEST(nccl_groups, a_message_waits_for_another_one_of_its_group)
-{
-	run_ranks(3, by_way_of_another);
 }
 
 /* Messages that end if each is made alone, in this order on all ranks: so they end however a rank groups its own. */
@@ -220,15 +210,10 @@ static void one_script(struct rank *r, uint64_t seed)
 
 static uint64_t first_seed = 1;
 
-static void scripts(struct rank *r)
+TEST_OF_RANKS(nccl_groups, every_rank_groups_as_it_likes, 3)
 {
 	for (uint64_t i = 0; i < SCRIPTS; i++)
 		one_script(r, first_seed + i);
-}
-
-TEST(nccl_groups, every_rank_groups_as_it_likes)
-{
-	run_ranks(3, scripts);
 }
 
 /* ---- Many messages ---------------------------------------------------------------------- */
@@ -236,7 +221,7 @@ TEST(nccl_groups, every_rank_groups_as_it_likes)
 enum { MANY = 200 };
 
 /* To each other rank MANY messages of growing length, all in one group. */
-static void many(struct rank *r)
+TEST_OF_RANKS(nccl_groups, more_messages_than_slots, 3)
 {
 	const size_t all = (size_t)MANY * (MANY + 1) / 2;
 	int *in = buffer(all), *out = buffer(all * (size_t)r->n);
@@ -255,11 +240,6 @@ static void many(struct rank *r)
 			check("messages", out + (size_t)peer * all, all, peer, r->stream);
 	must(ncclMemFree(in), "free");
 	must(ncclMemFree(out), "free");
-}
-
-TEST(nccl_groups, more_messages_than_slots)
-{
-	run_ranks(3, many);
 }
 
 /* ---- A rank to itself --------------------------------------------------------------------- */
@@ -323,7 +303,7 @@ TEST(nccl_groups, a_message_to_itself_in_two_streams)
 /* ---- Refusals ----------------------------------------------------------------------------- */
 
 /* The second call is refused as it is made: input and output overlap. */
-static void refused_late(struct rank *r)
+TEST_OF_RANKS(nccl_groups, a_refused_group_makes_no_call, 2)
 {
 	int *a = buffer(3 * COUNT), *b = buffer(COUNT);
 
@@ -341,13 +321,8 @@ static void refused_late(struct rank *r)
 	must(ncclMemFree(b), "free");
 }
 
-TEST(nccl_groups, a_refused_group_makes_no_call)
-{
-	run_ranks(2, refused_late);
-}
-
 /* One rank errs: the others get what it calls next. */
-static void one_is_refused(struct rank *r)
+TEST_OF_RANKS(nccl_groups, the_others_do_not_wait_for_a_refused_group, 2)
 {
 	int *a = buffer(3 * COUNT), *b = buffer(COUNT);
 
@@ -362,11 +337,6 @@ static void one_is_refused(struct rank *r)
 	check("maximum", b, COUNT, 5, r->stream);
 	must(ncclMemFree(a), "free");
 	must(ncclMemFree(b), "free");
-}
-
-TEST(nccl_groups, the_others_do_not_wait_for_a_refused_group)
-{
-	run_ranks(2, one_is_refused);
 }
 
 /* ---- Factors in device memory --------------------------------------------------------------- */
@@ -403,7 +373,7 @@ TEST(nccl_groups, a_factor_of_the_device_is_refused_in_a_capture)
 /* ---- Operations that are gone when the group ends ------------------------------------------- */
 
 /* More than there is room for at a time, each with its own factor. */
-static void factors_of_one_group(struct rank *r)
+TEST_OF_RANKS(nccl_groups, an_operation_may_be_destroyed_before_the_group_ends, 2)
 {
 	enum { CALLS = 100 };
 	float *in = (float *)(void *)buffer(1), *out = (float *)(void *)buffer(CALLS), got[CALLS],
@@ -429,15 +399,10 @@ static void factors_of_one_group(struct rank *r)
 	must(ncclMemFree(out), "free");
 }
 
-TEST(nccl_groups, an_operation_may_be_destroyed_before_the_group_ends)
-{
-	run_ranks(2, factors_of_one_group);
-}
-
 /* ---- Ends ----------------------------------------------------------------------------------- */
 
 /* The group's creation needs the communicator until the group ends. */
-static void ended_inside(struct rank *r)
+TEST_OF_RANKS(nccl_groups, a_communicator_that_the_open_group_needs_does_not_end, 2)
 {
 	ncclComm_t child = NULL;
 
@@ -450,11 +415,6 @@ static void ended_inside(struct rank *r)
 	sum(r, child);
 	sum(r, r->comm);
 	must(ncclCommDestroy(child), "destroy");
-}
-
-TEST(nccl_groups, a_communicator_that_the_open_group_needs_does_not_end)
-{
-	run_ranks(2, ended_inside);
 }
 
 static _Atomic(ncclComm_t) half_made;
@@ -471,7 +431,7 @@ static void *abort_child(void *arg)
 }
 
 /* Rank 0 splits, rank 1 does not come: the abort of the child ends it. */
-static void abort_in_a_split(struct rank *r)
+TEST_OF_RANKS(nccl_groups, an_abort_of_the_child_ends_a_split, 2)
 {
 	ncclComm_t child = NULL;
 	double begun;
@@ -494,13 +454,8 @@ static void abort_in_a_split(struct rank *r)
 	r->comm = NULL;
 }
 
-TEST(nccl_groups, an_abort_of_the_child_ends_a_split)
-{
-	run_ranks(2, abort_in_a_split);
-}
-
 /* A child's waits do not ask a handle that was freed with its parent. */
-static void child_outlives(struct rank *r)
+TEST_OF_RANKS(nccl_groups, a_child_outlives_its_parent, 2)
 {
 	ncclComm_t child = NULL, grandchild = NULL;
 
@@ -511,11 +466,6 @@ static void child_outlives(struct rank *r)
 	sum(r, grandchild);
 	must(ncclCommDestroy(child), "destroy");
 	must(ncclCommDestroy(grandchild), "destroy");
-}
-
-TEST(nccl_groups, a_child_outlives_its_parent)
-{
-	run_ranks(2, child_outlives);
 }
 
 PROGRAM(nccl_groups, "")

@@ -102,4 +102,13 @@ static inline void run_ranks(int n, void (*body)(struct rank *r))
 	pthread_barrier_destroy(&meeting);
 }
 
+/* A test whose body each rank runs. */
+#define TEST_OF_RANKS(suite, name, n)          \
+	static void name##_of(struct rank *r); \
+	TEST(suite, name)                      \
+	{                                      \
+		run_ranks(n, name##_of);       \
+	}                                      \
+	static void name##_of(struct rank *r)
+
 #endif

@@ -429,7 +429,7 @@ TEST_OF_RANKS(cuda_tags, test_self_order, 1, 1)
 /* ---- Errors ---- */
 
 /* What is in streams ends, though nobody receives and a stream never came to its send. */
-static void aborted(coll_comm *comm, int rank, void *arg)
+TEST_OF_LOST_RANKS(cuda_tags, test_aborted, 2, NULL)
 {
 	struct box b = box(comm, true, 0), c = box(comm, true, 0);
 	struct hold held = make_stream(comm, b.at), going = make_stream(comm, b.at);
@@ -458,11 +458,6 @@ static void aborted(coll_comm *comm, int rank, void *arg)
 	end_stream(comm, &going);
 	drop(&b);
 	drop(&c);
-}
-
-TEST(cuda_tags, test_aborted)
-{
-	run_ranks_badly(2, aborted, NULL, NULL);
 }
 
 /* A stream that does not come to a send ends the communicator. */

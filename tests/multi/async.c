@@ -98,7 +98,7 @@ TEST_OF_RANKS(async, every_kind, 1, RANKS_MAX)
 }
 
 /* Many streams of one communicator: operations overlap, all results are right. */
-static void streams(coll_comm *comm, int rank, void *arg)
+TEST_OF_RANKS(async, many_streams, 2, RANKS_MAX)
 {
 	enum { STREAMS = 6, ROUNDS = 20 };
 	static const size_t counts[STREAMS] = {1, 5000, 17, 70000, 300, 20000};
@@ -124,12 +124,6 @@ static void streams(coll_comm *comm, int rank, void *arg)
 		OK(comm, coll_stream_destroy(&s[i]));
 		free(x[i]);
 	}
-}
-
-TEST(async, many_streams)
-{
-	for (int n = 2; n <= RANKS_MAX; n++)
-		run_ranks(n, streams, NULL);
 }
 
 /* Two communicators, two streams, another starting order on every other rank. */
@@ -238,7 +232,7 @@ TEST(async, progress_by_the_caller)
 }
 
 /* Blocking calls among pending ones of the same communicator: in the order of the calls. */
-static void among(coll_comm *comm, int rank, void *arg)
+TEST_OF_RANKS(async, blocking_among_pending, 1, RANKS_MAX)
 {
 	const int size = coll_comm_size(comm), next = (rank + 1) % size, prev = (rank + size - 1) % size;
 	coll_stream *s;
@@ -258,12 +252,6 @@ static void among(coll_comm *comm, int rank, void *arg)
 		CHECK(wrong_sums(x, 300, size, round) == 0, "round %d", round);
 	}
 	OK(comm, coll_stream_destroy(&s));
-}
-
-TEST(async, blocking_among_pending)
-{
-	for (int n = 1; n <= RANKS_MAX; n++)
-		run_ranks(n, among, NULL);
 }
 
 /* A message that comes late holds up no collective, and the other way round. */
@@ -308,7 +296,7 @@ TEST(async, pairs_apart_from_collectives)
 /* ---- Events ---- */
 
 /* A stream behind an event of another one: the second call reads what the first wrote. */
-static void behind(coll_comm *comm, int rank, void *arg)
+TEST_OF_RANKS(async, events_order_streams, 1, RANKS_MAX)
 {
 	enum { N = 5000 };
 	const int size = coll_comm_size(comm);
@@ -341,14 +329,8 @@ static void behind(coll_comm *comm, int rank, void *arg)
 	free(x);
 }
 
-TEST(async, events_order_streams)
-{
-	for (int n = 1; n <= RANKS_MAX; n++)
-		run_ranks(n, behind, NULL);
-}
-
 /* An event is the moment it was recorded: what is put in later does not delay it. */
-static void moment(coll_comm *comm, int rank, void *arg)
+TEST_OF_RANKS(async, events_are_moments, 2, 2)
 {
 	coll_stream *s, *t;
 	coll_event *e;
@@ -391,11 +373,6 @@ static void moment(coll_comm *comm, int rank, void *arg)
 	OK(comm, coll_stream_destroy(&s));
 	OK(comm, coll_stream_destroy(&t));
 	OK(comm, coll_event_destroy(&e));
-}
-
-TEST(async, events_are_moments)
-{
-	run_ranks(2, moment, NULL);
 }
 
 /* ---- Ends ---- */

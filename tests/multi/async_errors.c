@@ -210,7 +210,7 @@ TEST(async_errors, aborts_are_heeded_among_others)
 
 /* Every wait ends: also that for a message which never comes, though collectives go by all
  * the time. */
-static void never_sent(coll_comm *comm, int rank, void *arg)
+TEST_OF_LOST_RANKS(async_errors, messages_have_their_deadline, 2, "COLL_ARRIVAL_TIMEOUT_MS=1200")
 {
 	const double until = now_s() + 20;
 	coll_stream *s[2], *t;
@@ -235,11 +235,6 @@ static void never_sent(coll_comm *comm, int rank, void *arg)
 	coll_stream_destroy(&s[0]);
 	coll_stream_destroy(&s[1]);
 	coll_stream_destroy(&t);
-}
-
-TEST(async_errors, messages_have_their_deadline)
-{
-	run_ranks_badly(2, never_sent, NULL, "COLL_ARRIVAL_TIMEOUT_MS=1200");
 }
 
 /* ---- Persistent operations ---- */
@@ -300,7 +295,7 @@ TEST(async_errors, operation_keeps_its_error)
 }
 
 /* coll_progress() alone notices that an operation will never end. */
-static void never_ends(coll_comm *comm, int rank, void *arg)
+TEST_OF_LOST_RANKS(async_errors, progress_alone_meets_deadlines, 2, "COLL_ARRIVAL_TIMEOUT_MS=1200")
 {
 	const double until = now_s() + 20;
 	coll_operation *op;
@@ -324,11 +319,6 @@ static void never_ends(coll_comm *comm, int rank, void *arg)
 		CHECK(coll_last_error(comm)->status == COLL_ERR_PEER_LATE);
 	}
 	coll_operation_destroy(&op);
-}
-
-TEST(async_errors, progress_alone_meets_deadlines)
-{
-	run_ranks_badly(2, never_ends, NULL, "COLL_ARRIVAL_TIMEOUT_MS=1200");
 }
 
 /* An operation begun inline, then a call on another communicator, in another order on

@@ -276,7 +276,7 @@ static int one_round(coll_comm *comm, int rank, int round, struct call *calls)
 	return wrong + (!aborted && failed > 0);
 }
 
-static void many_events(coll_comm *comm, int rank, void *arg)
+TEST_OF_LOST_RANKS(async_notify, a_hundred_thousand, THREADS, NULL)
 {
 	struct call *calls = calloc(ROUNDS * EVENTS, sizeof(*calls));
 	int wrong = 0, again = 0, ok = 0;
@@ -295,11 +295,6 @@ static void many_events(coll_comm *comm, int rank, void *arg)
 	CHECK(wrong == 0, "rank %d: %d functions did not run exactly once", rank, wrong);
 	CHECK(ok > 0, "rank %d: %d reached, %d destroyed before", rank, ok, again);
 	free(calls);
-}
-
-TEST(async_notify, a_hundred_thousand)
-{
-	run_ranks_badly(THREADS, many_events, NULL, NULL);
 }
 
 ASYNC_PROGRAM(async_notify)

@@ -250,7 +250,7 @@ static void in_a_group(struct prepared *p)
 	OK(p->comm, coll_operation_destroy(&p->barrier));
 }
 
-static void persistent(coll_comm *comm, int rank, void *arg)
+TEST_OF_RANKS(async_operations, persistent_operations, 1, RANKS_MAX)
 {
 	struct prepared p = {.comm = comm, .rank = rank, .size = coll_comm_size(comm)};
 
@@ -267,12 +267,6 @@ static void persistent(coll_comm *comm, int rank, void *arg)
 		free(p.x[i]);
 		free(p.y[i]);
 	}
-}
-
-TEST(async_operations, persistent_operations)
-{
-	for (int n = 1; n <= RANKS_MAX; n++)
-		run_ranks(n, persistent, NULL);
 }
 
 /* What is prepared is compared. */

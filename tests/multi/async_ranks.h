@@ -144,4 +144,13 @@ static inline int ranks_begin(int argc, char **argv)
 	}                                                              \
 	static void name##_of(coll_comm *comm, int rank, void *arg)
 
+/* The same where communicators are lost; setting: one more, or NULL. */
+#define TEST_OF_LOST_RANKS(suite, name, ranks, setting)              \
+	static void name##_of(coll_comm *comm, int rank, void *arg); \
+	TEST(suite, name)                                            \
+	{                                                            \
+		run_ranks_badly(ranks, name##_of, NULL, setting);    \
+	}                                                            \
+	static void name##_of(coll_comm *comm, int rank, void *arg)
+
 #endif

@@ -99,7 +99,7 @@ static const int lists[][RANKS] = {{0, 1}, {1, 2}, {2, 3}, {3, 0}, {2, 0, 1}, {3
 static const int lengths[] = {2, 2, 2, 2, 3, 3, 4, 4};
 enum { LISTS = sizeof(lengths) / sizeof(lengths[0]) };
 
-static void overlapping_rank(const void *arg, int rank)
+TEST_OF_PROCESSES(groups, overlapping_groups_of_every_size, RANKS)
 {
 	coll_comm *world = create(rank), *made[LISTS], *alone, *inner;
 	const int reversed[] = {1, 0};
@@ -129,14 +129,9 @@ static void overlapping_rank(const void *arg, int rank)
 	leave(&world);
 }
 
-TEST(groups, overlapping_groups_of_every_size)
-{
-	processes_run(RANKS, overlapping_rank, NULL);
-}
-
 /* ---- Tags ---- */
 
-static void tags_rank(const void *arg, int rank)
+TEST_OF_PROCESSES(groups, equal_members_with_equal_and_other_tags, RANKS)
 {
 	const int all[] = {0, 1, 2, 3}, pair[] = {1, 3};
 	coll_comm *world = create(rank), *made[3 * RANKS] = {NULL};
@@ -162,11 +157,6 @@ static void tags_rank(const void *arg, int rank)
 		expect_use(world, all, RANKS, rank, 3);
 	}
 	leave(&world);
-}
-
-TEST(groups, equal_members_with_equal_and_other_tags)
-{
-	processes_run(RANKS, tags_rank, NULL);
 }
 
 /* Long messages to a rank that may still be in the creation, and numbers its ranks anew. */
@@ -208,7 +198,7 @@ TEST(groups, messages_before_the_ranks_are_numbered_anew)
 
 /* Ranks 2 and 3 wait in a call of the parent that 0 and 1 make only after their group; those have asynchronous calls of
  * the parent in flight. */
-static void busy_rank(const void *arg, int rank)
+TEST_OF_PROCESSES(groups, others_call_the_parent_meanwhile, RANKS)
 {
 	const int pair[] = {1, 0}, all[] = {0, 1, 2, 3};
 	coll_comm *world = create(rank), *child = NULL;
@@ -240,11 +230,6 @@ static void busy_rank(const void *arg, int rank)
 	leave(&world);
 }
 
-TEST(groups, others_call_the_parent_meanwhile)
-{
-	processes_run(RANKS, busy_rank, NULL);
-}
-
 /* ---- Refusals ---- */
 
 static void expect_refusal(coll_comm *world, const int *ranks, int n, const char *text)
@@ -256,7 +241,7 @@ static void expect_refusal(coll_comm *world, const int *ranks, int n, const char
 	MUST(strstr(coll_last_error(world)->message, text), "no '%s' in: %s", text, coll_last_error(world)->message);
 }
 
-static void refused_rank(const void *arg, int rank)
+TEST_OF_PROCESSES(groups, lists_that_are_refused, RANKS)
 {
 	const int all[] = {0, 1, 2, 3}, far[] = {0, 1, 2, 4, 3}, twice[] = {0, 1, 2, 3, 3}, others[] = {1, 2, 3, 0};
 	const int differ[] = {0, 1, 3, 2};
@@ -286,11 +271,6 @@ static void refused_rank(const void *arg, int rank)
 	expect_use(world, all, RANKS, rank, 10);
 	coll_comm_destroy(&child);
 	leave(&world);
-}
-
-TEST(groups, lists_that_are_refused)
-{
-	processes_run(RANKS, refused_rank, NULL);
 }
 
 /* ---- A member that never comes ---- */

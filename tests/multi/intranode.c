@@ -164,7 +164,7 @@ TEST(intranode, one_rank_cannot)
 
 /* ---- Beside plans ---- */
 
-static void mixture(coll_comm *comm, int rank, void *arg)
+TEST_OF_RANKS(intranode, beside_plans, 2, RANKS_MAX)
 {
 	const int size = coll_comm_size(comm);
 	int all[RANKS_MAX], y[2];
@@ -179,12 +179,6 @@ static void mixture(coll_comm *comm, int rank, void *arg)
 		for (int r = 0; r < size; r++)
 			CHECK(all[r] == r, "round %d", round);
 	}
-}
-
-TEST(intranode, beside_plans)
-{
-	for (int n = 2; n <= RANKS_MAX; n++)
-		run_ranks(n, mixture, NULL);
 }
 
 /* A root runs ahead of its readers, but not by more than there is room for. */
@@ -318,7 +312,7 @@ TEST_OF_RANKS(intranode, strays_are_looked_for, 2, RANKS_MAX)
 }
 
 /* More communicators than a transport has places for: a region needs its place only until all ranks map it. */
-static void many(coll_comm *comm, int rank, void *arg)
+TEST_OF_RANKS(intranode, more_communicators_than_places, 2, 2)
 {
 	enum { COMMS = 300 };
 	coll_comm *c[COMMS];
@@ -334,11 +328,6 @@ static void many(coll_comm *comm, int rank, void *arg)
 	OK(comm, coll_comm_duplicate(comm, &c[0]));
 	CHECK(frames_of(c[0], rank, N, 2) == 0);
 	OK(comm, coll_comm_destroy(&c[0]));
-}
-
-TEST(intranode, more_communicators_than_places)
-{
-	run_ranks(2, many, NULL);
 }
 
 ASYNC_PROGRAM(intranode)

@@ -172,4 +172,13 @@ static inline void processes_run(int size, void (*body)(const void *arg, int ran
 	processes_reap(pids, size, -1);
 }
 
+/* A test whose body each rank runs; the last that it does is _exit(0). */
+#define TEST_OF_PROCESSES(suite, name, size)                \
+	static void name##_rank(const void *arg, int rank); \
+	TEST(suite, name)                                   \
+	{                                                   \
+		processes_run(size, name##_rank, NULL);     \
+	}                                                   \
+	static void name##_rank(const void *arg, int rank)
+
 #endif

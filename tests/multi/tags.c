@@ -38,7 +38,7 @@ static size_t wrong_numbers(const int *x, size_t count, int first)
 /* ---- Matching ---- */
 
 /* Of every length, and by a receive that is early and one that is late. */
-static void lengths(coll_comm *comm, int rank, void *arg)
+TEST_OF_RANKS(tags, lengths, 2, 2)
 {
 	static const size_t counts[] = {0, 1, 30, 1000, 1024, 1025, 20000, LARGE};
 	const size_t n = sizeof(counts) / sizeof(counts[0]);
@@ -65,13 +65,8 @@ static void lengths(coll_comm *comm, int rank, void *arg)
 		}
 }
 
-TEST(tags, lengths)
-{
-	run_ranks(2, lengths, NULL);
-}
-
 /* Rank 0 has made no call with a tag when the messages arrive: it is in a barrier. */
-static void before_a_barrier(coll_comm *comm, int rank, void *arg)
+TEST_OF_RANKS(tags, before_a_barrier, 4, 4)
 {
 	int x;
 
@@ -92,13 +87,8 @@ static void before_a_barrier(coll_comm *comm, int rank, void *arg)
 	OK(comm, coll_barrier(comm, NULL));
 }
 
-TEST(tags, before_a_barrier)
-{
-	run_ranks(4, before_a_barrier, NULL);
-}
-
 /* Messages that both fit come in the order in which they were sent, long and short ones. */
-static void order(coll_comm *comm, int rank, void *arg)
+TEST_OF_RANKS(tags, order, 2, 2)
 {
 	enum { MESSAGES = 40 };
 	static const size_t counts[] = {1, 3000, 10, 50000, 0};
@@ -136,13 +126,8 @@ static void order(coll_comm *comm, int rank, void *arg)
 	OK(comm, coll_stream_destroy(&s));
 }
 
-TEST(tags, order)
-{
-	run_ranks(2, order, NULL);
-}
-
 /* Untagged messages and collectives beside them never meet them. */
-static void apart(coll_comm *comm, int rank, void *arg)
+TEST_OF_RANKS(tags, apart, 2, 2)
 {
 	const int other = 1 - rank;
 	int a = 10 + rank, b = 20 + rank, got = 0, sum = 0;
@@ -163,13 +148,8 @@ static void apart(coll_comm *comm, int rank, void *arg)
 	CHECK(got == 20 + other);
 }
 
-TEST(tags, apart)
-{
-	run_ranks(2, apart, NULL);
-}
-
 /* A ring of long messages, sent by blocking calls: receives are posted before. */
-static void ring(coll_comm *comm, int rank, void *arg)
+TEST_OF_RANKS(tags, ring, 5, 5)
 {
 	const int size = coll_comm_size(comm);
 	int *out = numbers(LARGE, rank), *in = numbers(LARGE, 0);
@@ -185,11 +165,6 @@ static void ring(coll_comm *comm, int rank, void *arg)
 	}
 	free(out);
 	free(in);
-}
-
-TEST(tags, ring)
-{
-	run_ranks(5, ring, NULL);
 }
 
 static void to_itself(coll_comm *comm, int rank, void *arg)
@@ -320,7 +295,7 @@ TEST(tags, unreceived_by_itself)
 }
 
 /* In a group, blocking sends end with it. */
-static void in_groups(coll_comm *comm, int rank, void *arg)
+TEST_OF_RANKS(tags, in_groups, 4, 4)
 {
 	const int size = coll_comm_size(comm);
 	int *in = numbers((size_t)size * 5000, 0), *out = numbers(5000, 1000 * rank), x = 0, sum = 0;
@@ -344,14 +319,9 @@ static void in_groups(coll_comm *comm, int rank, void *arg)
 	free(out);
 }
 
-TEST(tags, in_groups)
-{
-	run_ranks(4, in_groups, NULL);
-}
-
 /* ---- Messages that do not fit ---- */
 
-static void misfits(coll_comm *comm, int rank, void *arg)
+TEST_OF_RANKS(tags, misfits, 2, 2)
 {
 	static const size_t counts[] = {20, 50000};
 	coll_message_info info;
@@ -390,12 +360,7 @@ static void misfits(coll_comm *comm, int rank, void *arg)
 	OK(comm, coll_barrier(comm, NULL));
 }
 
-TEST(tags, misfits)
-{
-	run_ranks(2, misfits, NULL);
-}
-
-static void refused(coll_comm *comm, int rank, void *arg)
+TEST_OF_RANKS(tags, refused, 2, 2)
 {
 	coll_request *r = NULL;
 	int x = 0;
@@ -422,14 +387,9 @@ static void refused(coll_comm *comm, int rank, void *arg)
 	OK(comm, coll_barrier(comm, NULL));
 }
 
-TEST(tags, refused)
-{
-	run_ranks(2, refused, NULL);
-}
-
 /* ---- Cancelling ---- */
 
-static void cancelled(coll_comm *comm, int rank, void *arg)
+TEST_OF_RANKS(tags, cancelled, 2, 2)
 {
 	int x[3] = {0}, y = 9;
 	coll_request *r[3] = {NULL};
@@ -473,11 +433,6 @@ static void cancelled(coll_comm *comm, int rank, void *arg)
 	}
 }
 
-TEST(tags, cancelled)
-{
-	run_ranks(2, cancelled, NULL);
-}
-
 static void expect_nothing(coll_comm *comm, int rank, void *arg)
 {
 }
@@ -511,7 +466,7 @@ TEST(tags, destroy_cancels)
 /* ---- Bounds ---- */
 
 /* So many messages that nobody receives yet: the sender waits, and the pool stays within its share. */
-static void flood(coll_comm *comm, int rank, void *arg)
+TEST_OF_RANKS(tags, flood, 2, 2)
 {
 	enum { MESSAGES = 100000, BYTES_MAX = 64 << 10 };
 	static atomic_int sent;
@@ -552,13 +507,8 @@ static void flood(coll_comm *comm, int rank, void *arg)
 	CHECK(coll_tags_pool_bytes(comm) == 0);
 }
 
-TEST(tags, flood)
-{
-	run_ranks(2, flood, NULL);
-}
-
 /* Messages that nobody ever receives block nothing else. */
-static void unwanted(coll_comm *comm, int rank, void *arg)
+TEST_OF_RANKS(tags, unwanted, 2, 2)
 {
 	const int other = 1 - rank;
 	int *out = numbers(LARGE, rank), *in = numbers(LARGE, 0), sum = 0;
@@ -581,11 +531,6 @@ static void unwanted(coll_comm *comm, int rank, void *arg)
 	OK(comm, coll_comm_destroy(&child));
 	free(in);
 	free(out);
-}
-
-TEST(tags, unwanted)
-{
-	run_ranks(2, unwanted, NULL);
 }
 
 /* ---- Waits that end ---- */
@@ -674,7 +619,7 @@ TEST(tags, idle)
 	further[0] = NULL;
 }
 
-static void aborted(coll_comm *comm, int rank, void *arg)
+TEST_OF_LOST_RANKS(tags, aborted, 3, NULL)
 {
 	int *x = numbers(LARGE, 0);
 	coll_request *r = NULL, *any = NULL;
@@ -698,11 +643,6 @@ static void aborted(coll_comm *comm, int rank, void *arg)
 	if (any)
 		CHECK(coll_request_wait(&any, -1, NULL) == COLL_ERR_ABORTED);
 	free(x);
-}
-
-TEST(tags, aborted)
-{
-	run_ranks_badly(3, aborted, NULL, NULL);
 }
 
 /* The first envelope is damaged in one byte. Without a time limit the lack of what it said would be no error. */
@@ -765,7 +705,7 @@ static void *wait_main(void *p)
 	return NULL;
 }
 
-static void threads(coll_comm *comm, int rank, void *arg)
+TEST_OF_RANKS(tags, threads, 2, 2)
 {
 	enum { N = 8 };
 	struct waiter w[N] = {{NULL}};
@@ -784,11 +724,6 @@ static void threads(coll_comm *comm, int rank, void *arg)
 		pthread_join(t[i], NULL);
 		CHECK(w[i].status == COLL_OK && x[i] == i && w[i].info.tag == i);
 	}
-}
-
-TEST(tags, threads)
-{
-	run_ranks(2, threads, NULL);
 }
 
 ASYNC_PROGRAM(tags)

@@ -115,7 +115,7 @@ TEST(timeouts, a_pending_call)
 	run_ranks_badly(2, while_pending, NULL, NULL);
 }
 
-static void wrong_limits(coll_comm *comm, int rank, void *arg)
+TEST_OF_RANKS(timeouts, limits, 2, 2)
 {
 	CHECK(coll_comm_set_timeout(NULL, 1, 1) == COLL_ERR_ARGUMENT);
 	CHECK(coll_comm_set_timeout(comm, 0, 1) == COLL_ERR_ARGUMENT);
@@ -124,11 +124,6 @@ static void wrong_limits(coll_comm *comm, int rank, void *arg)
 	CHECK(coll_comm_set_timeout(comm, 1, -2) == COLL_ERR_ARGUMENT);
 	CHECK(strstr(coll_last_error(comm)->message, "arrival_timeout_ms is -2"), "%s", coll_last_error(comm)->message);
 	OK(comm, coll_barrier(comm, NULL));
-}
-
-TEST(timeouts, limits)
-{
-	run_ranks(2, wrong_limits, NULL);
 }
 
 ASYNC_PROGRAM(timeouts)
