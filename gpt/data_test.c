@@ -181,11 +181,10 @@ Test(model, layout_fills_the_arena)
 
 	for (int s = 0; s < 2; s++) {
 		struct gpt_model *m = gpt_model_create(&shapes[s], 1, gpt_kernels_best(), NULL);
-		const struct gpt_tensor *t;
 		size_t next = 0;
 		int count;
+		const struct gpt_tensor *t = gpt_model_tensors(m, &count);
 
-		t = gpt_model_tensors(m, &count);
 		for (int i = 0; i < count; i++) {
 			cr_assert_eq(t[i].offset, next);
 			next += t[i].count;
@@ -201,10 +200,9 @@ Test(model, layout_fills_the_arena)
 Test(model, what_decays)
 {
 	struct gpt_model *m = gpt_model_create(&tiny, 1, gpt_kernels_best(), NULL);
-	const struct gpt_tensor *t;
 	int count, decaying = 0;
+	const struct gpt_tensor *t = gpt_model_tensors(m, &count);
 
-	t = gpt_model_tensors(m, &count);
 	for (int i = 0; i < count; i++) {
 		cr_assert_eq(t[i].decay, !strstr(t[i].name, "gain") && !strstr(t[i].name, "bias"), "%s", t[i].name);
 		decaying += t[i].decay;

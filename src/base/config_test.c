@@ -146,10 +146,9 @@ TEST(config, what_is_written_differently_is_equal_if_its_value_is)
 	const char *const b[] = {"COLL_INTRA_BYTES=65536", "COLL_VERIFY=1", "COLL_SLOTS=04", NULL};
 	const char *const c[] = {"COLL_INTRA_BYTES=65537", "COLL_VERIFY=1", "COLL_SLOTS=04", NULL};
 	struct coll_agreed values[2];
-	const char *which;
 	int at = -1;
+	const char *which = differing(a, b, values, &at);
 
-	which = differing(a, b, values, &at);
 	CHECK(!which, "%s", which ? which : "");
 	which = differing(a, c, values, &at);
 	REQUIRE(which && strcmp(which, "COLL_INTRA_BYTES") == 0);

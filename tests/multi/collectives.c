@@ -47,12 +47,34 @@ static int32_t sum(size_t i, int upto)
 	return (int32_t)s;
 }
 
+/* Elements that are right: of a sum over the ranks below upto, or of one rank's input, from element first on. */
+static bool is_sum(const int32_t *x, size_t count, size_t first, int upto)
+{
+	for (size_t i = 0; i < count; i++)
+		if (x[i] != sum(first + i, upto))
+			return false;
+	return true;
+}
+
+static bool is_of(const int32_t *x, size_t count, size_t first, int rank)
+{
+	for (size_t i = 0; i < count; i++)
+		if (x[i] != value(rank, first + i))
+			return false;
+	return true;
+}
+
+static void fill(int32_t *x, size_t count, int rank)
+{
+	for (size_t i = 0; i < count; i++)
+		x[i] = value(rank, i);
+}
+
 static int32_t *filled(int rank, size_t n)
 {
 	int32_t *p = malloc((n + 1) * sizeof(*p));
 
-	for (size_t i = 0; i < n; i++)
-		p[i] = value(rank, i);
+	fill(p, n, rank);
 	return p;
 }
 
@@ -70,38 +92,16 @@ static void vectors(coll_comm *comm, int r, int n, size_t count, bool in_place)
 	int root = (int)(count % (size_t)n);
 
 	OK(coll_all_reduce(in, out, count, COLL_I32, COLL_SUM, comm, NULL));
-	for (size_t i = 0; i < count; i++)
-		if (out[i] != sum(i, n)) {
-			CHECK(out[i] == sum(i, n), "all_reduce rank %d count %zu at %zu", r, count, i);
-			break;
-		}
-	if (in_place)
-		for (size_t i = 0; i < count; i++)
-			in[i] = value(r, i);
+	CHECK(is_sum(out, count, 0, n), "all_reduce rank %d count %zu", r, count);
+	fill(in, count, r);
 	OK(coll_scan(in, out, count, COLL_I32, COLL_SUM, comm, NULL));
-	for (size_t i = 0; i < count; i++)
-		if (out[i] != sum(i, r + 1)) {
-			CHECK(out[i] == sum(i, r + 1), "scan rank %d count %zu at %zu", r, count, i);
-			break;
-		}
-	if (in_place)
-		for (size_t i = 0; i < count; i++)
-			in[i] = value(r, i);
+	CHECK(is_sum(out, count, 0, r + 1), "scan rank %d count %zu", r, count);
+	fill(in, count, r);
 	OK(coll_reduce(in, r == root ? out : NULL, count, COLL_I32, COLL_SUM, root, comm, NULL));
-	for (size_t i = 0; r == root && i < count; i++)
-		if (out[i] != sum(i, n)) {
-			CHECK(out[i] == sum(i, n), "reduce rank %d count %zu at %zu", r, count, i);
-			break;
-		}
-	if (in_place)
-		for (size_t i = 0; i < count; i++)
-			in[i] = value(r, i);
+	CHECK(r != root || is_sum(out, count, 0, n), "reduce rank %d count %zu", r, count);
+	fill(in, count, r);
 	OK(coll_broadcast(r == root ? in : NULL, out, count, COLL_I32, root, comm, NULL));
-	for (size_t i = 0; i < count; i++)
-		if (out[i] != value(root, i)) {
-			CHECK(out[i] == value(root, i), "broadcast rank %d count %zu at %zu", r, count, i);
-			break;
-		}
+	CHECK(is_of(out, count, 0, root), "broadcast rank %d count %zu", r, count);
 out:
 	if (!in_place)
 		free(out);
@@ -111,52 +111,37 @@ out:
 static void blocks(coll_comm *comm, int r, int n, size_t count, bool in_place)
 {
 	size_t all = (size_t)n * count;
-	int32_t *big = filled(r, all), *big2 = malloc((all + 1) * 4), *one = filled(r, count), *bad = NULL;
+	int32_t *big = filled(r, all), *big2 = malloc((all + 1) * 4), *one = filled(r, count), *in;
 	int root = (int)((count + 1) % (size_t)n);
-	int32_t *in;
-	size_t i;
 
 	/* all_gather */
 	in = in_place ? big2 + (size_t)r * count : one;
 	memcpy(in, one, count * 4);
 	OK(coll_all_gather(in, big2, count, COLL_I32, comm, NULL));
-	for (i = 0; i < all; i++)
-		if (big2[i] != value((int)(i / count), i % count))
-			bad = &big2[i];
-	CHECK(!bad, "all_gather rank %d count %zu at %zu", r, count, (size_t)(bad - big2));
+	for (int b = 0; b < n; b++)
+		CHECK(is_of(big2 + (size_t)b * count, count, 0, b), "all_gather rank %d count %zu", r, count);
 	/* reduce_scatter */
 	in = in_place ? big + (size_t)r * count : one;
 	OK(coll_reduce_scatter(big, in, count, COLL_I32, COLL_SUM, comm, NULL));
-	for (bad = NULL, i = 0; i < count; i++)
-		if (in[i] != sum((size_t)r * count + i, n))
-			bad = &in[i];
-	CHECK(!bad, "reduce_scatter rank %d count %zu", r, count);
+	CHECK(is_sum(in, count, (size_t)r * count, n), "reduce_scatter rank %d count %zu", r, count);
 	/* all_to_all */
-	for (i = 0; i < all; i++)
-		big[i] = value(r, i);
+	fill(big, all, r);
 	in = in_place ? big : big2;
 	OK(coll_all_to_all(big, in, count, COLL_I32, comm, NULL));
-	for (bad = NULL, i = 0; i < all; i++)
-		if (in[i] != value((int)(i / count), (size_t)r * count + i % count))
-			bad = &in[i];
-	CHECK(!bad, "all_to_all rank %d count %zu at %zu", r, count, (size_t)(bad - in));
+	for (int b = 0; b < n; b++)
+		CHECK(is_of(in + (size_t)b * count, count, (size_t)r * count, b), "all_to_all rank %d count %zu", r,
+		      count);
 	/* gather, then scatter back */
-	for (i = 0; i < count; i++)
-		one[i] = value(r, i);
+	fill(one, count, r);
 	in = in_place && r == root ? big + (size_t)r * count : one;
 	memcpy(in, one, count * 4);
 	OK(coll_gather(in, r == root ? big : NULL, count, COLL_I32, root, comm, NULL));
-	for (bad = NULL, i = 0; r == root && i < all; i++)
-		if (big[i] != value((int)(i / count), i % count))
-			bad = &big[i];
-	CHECK(!bad, "gather rank %d count %zu", r, count);
+	for (int b = 0; r == root && b < n; b++)
+		CHECK(is_of(big + (size_t)b * count, count, 0, b), "gather rank %d count %zu", r, count);
 	memset(one, 0, count * 4);
 	in = in_place && r == root ? big + (size_t)r * count : one;
 	OK(coll_scatter(r == root ? big : NULL, in, count, COLL_I32, root, comm, NULL));
-	for (bad = NULL, i = 0; i < count; i++)
-		if (in[i] != value(r, i))
-			bad = &in[i];
-	CHECK(!bad, "scatter rank %d count %zu", r, count);
+	CHECK(is_of(in, count, 0, r), "scatter rank %d count %zu", r, count);
 	OK(coll_barrier(comm, NULL));
 out:
 	free(big);
@@ -181,32 +166,16 @@ static void ragged(coll_comm *comm, int r, int n, size_t seed)
 	from = filled(r, at);
 	OK(coll_all_gatherv(one, all, len, off, COLL_I32, comm, NULL));
 	for (int b = 0; b < n; b++)
-		for (size_t i = 0; i < len[b]; i++)
-			if (all[off[b] + i] != value(b, i)) {
-				CHECK(false, "all_gatherv rank %d block %d at %zu", r, b, i);
-				i = len[b];
-			}
+		CHECK(is_of(all + off[b], len[b], 0, b), "all_gatherv rank %d block %d", r, b);
 	OK(coll_reduce_scatterv(from, two, len, off, COLL_I32, COLL_SUM, comm, NULL));
-	for (size_t i = 0; i < len[r]; i++)
-		if (two[i] != sum(off[r] + i, n)) {
-			CHECK(false, "reduce_scatterv rank %d at %zu", r, i);
-			break;
-		}
+	CHECK(is_sum(two, len[r], off[r], n), "reduce_scatterv rank %d", r);
 	memset(all, 0, at * 4);
 	OK(coll_gatherv(one, len[r], all, (size_t)r == root ? len : NULL, off, COLL_I32, (int)root, comm, NULL));
 	for (int b = 0; (size_t)r == root && b < n; b++)
-		for (size_t i = 0; i < len[b]; i++)
-			if (all[off[b] + i] != value(b, i)) {
-				CHECK(false, "gatherv rank %d block %d at %zu", r, b, i);
-				i = len[b];
-			}
+		CHECK(is_of(all + off[b], len[b], 0, b), "gatherv rank %d block %d", r, b);
 	memset(two, 0, len[r] * 4);
 	OK(coll_scatterv(all, (size_t)r == root ? len : NULL, off, two, len[r], COLL_I32, (int)root, comm, NULL));
-	for (size_t i = 0; i < len[r]; i++)
-		if (two[i] != value(r, i)) {
-			CHECK(false, "scatterv rank %d at %zu", r, i);
-			break;
-		}
+	CHECK(is_of(two, len[r], 0, r), "scatterv rank %d", r);
 out:
 	free(all);
 	free(one);
@@ -231,15 +200,10 @@ static void pairwise(coll_comm *comm, int r, int n, size_t seed)
 	from = filled(r, in_off[n - 1] + in_len[n - 1]);
 	all = calloc(off[n - 1] + len[n - 1] + 1, 4);
 	for (int b = 0; b < n; b++)
-		for (size_t i = 0; i < in_len[b]; i++)
-			from[in_off[b] + i] = value(r * n + b, i);
+		fill(from + in_off[b], in_len[b], r * n + b);
 	OK(coll_all_to_allv(from, in_len, in_off, all, len, off, COLL_I32, comm, NULL));
 	for (int b = 0; b < n; b++)
-		for (size_t i = 0; i < len[b]; i++)
-			if (all[off[b] + i] != value(b * n + r, i)) {
-				CHECK(false, "all_to_allv rank %d from %d at %zu", r, b, i);
-				i = len[b];
-			}
+		CHECK(is_of(all + off[b], len[b], 0, b * n + r), "all_to_allv rank %d from %d", r, b);
 out:
 	free(all);
 	free(from);
@@ -408,8 +372,7 @@ static void memory(coll_comm *comm, int r)
 	OK(coll_mem_alloc(comm, (void **)&p, COUNT * 4));
 	CHECK(p && p[0] == 0 && p[COUNT - 1] == 0 && (uintptr_t)p % 64 == 0, "coll_mem_alloc");
 	OK(coll_mem_register(comm, q, COUNT * 4));
-	for (size_t i = 0; i < COUNT; i++)
-		p[i] = value(r, i);
+	fill(p, COUNT, r);
 	OK(coll_all_reduce(p, q, COUNT, COLL_I32, COLL_SUM, comm, NULL));
 	CHECK(q[COUNT - 1] == sum(COUNT - 1, coll_comm_size(comm)), "library memory");
 	OK(coll_mem_deregister(comm, q));

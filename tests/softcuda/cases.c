@@ -23,14 +23,23 @@ void case_fail(const char *file, int line, const char *text, long is, long wante
 	_exit(1);
 }
 
+static bool started;
+
 CUcontext start(void)
 {
 	CUcontext ctx;
 
+	started = true;
 	OK(cuInit(0));
 	OK(cuDevicePrimaryCtxRetain(&ctx, 0));
 	OK(cuCtxSetCurrent(ctx));
 	return ctx;
+}
+
+static void start_once(void)
+{
+	if (!started)
+		start();
 }
 
 CUmodule load(void)
@@ -62,6 +71,7 @@ CUstream stream(unsigned flags)
 {
 	CUstream s;
 
+	start_once();
 	OK(cuStreamCreate(&s, flags));
 	return s;
 }
@@ -70,6 +80,7 @@ CUdeviceptr device_memory(size_t len)
 {
 	CUdeviceptr p;
 
+	start_once();
 	OK(cuMemAlloc(&p, len));
 	return p;
 }
@@ -78,6 +89,7 @@ uint32_t *words(void)
 {
 	uint32_t *w = mmap(NULL, WORDS * sizeof(*w), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 
+	start_once();
 	TRUE(w != MAP_FAILED);
 	OK(cuMemHostRegister(w, WORDS * sizeof(*w), CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP));
 	return w;

@@ -51,6 +51,7 @@ CUfunction kernel(const char *name);
 extern const char case_ptx[];
 CUresult launch(CUfunction f, unsigned blocks, unsigned threads, CUstream s, uint64_t out, uint64_t in, unsigned count,
                 unsigned add);
+/* These start, if nothing has. */
 CUstream stream(unsigned flags);
 CUdeviceptr device_memory(size_t len);
 /* A registered page of words, all 0. */

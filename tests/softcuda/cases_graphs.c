@@ -17,18 +17,12 @@ static CUgraphExec capture_end(CUstream s, CUgraph *graph)
 static void capture_records(void)
 {
 	CUgraphExec exec;
-	CUfunction f;
 	CUgraph graph;
-	CUstream s;
-	uint32_t *w;
-	CUdeviceptr p, one;
+	CUstream s = stream(CU_STREAM_NON_BLOCKING);
+	uint32_t *w = words();
+	CUdeviceptr p = on_device(&w[8]), one = on_device(&w[1]);
+	CUfunction f = kernel("softtest_add");
 
-	start();
-	s = stream(CU_STREAM_NON_BLOCKING);
-	w = words();
-	p = on_device(&w[8]);
-	one = on_device(&w[1]);
-	f = kernel("softtest_add");
 	OK(launch(f, 1, 1, s, p, p, 1, 0));
 	OK(cuStreamSynchronize(s));
 	OK(cuStreamBeginCapture(s, CU_STREAM_CAPTURE_MODE_GLOBAL));
@@ -57,14 +51,10 @@ static void unloaded(void)
 	CUmodule module;
 	CUfunction f;
 	CUgraph graph;
-	CUstream s;
-	uint32_t *w;
-	CUdeviceptr p;
+	CUstream s = stream(CU_STREAM_NON_BLOCKING);
+	uint32_t *w = words();
+	CUdeviceptr p = on_device(&w[8]);
 
-	start();
-	s = stream(CU_STREAM_NON_BLOCKING);
-	w = words();
-	p = on_device(&w[8]);
 	OK(cuModuleLoadData(&module, case_ptx));
 	OK(cuModuleGetFunction(&f, module, "softtest_add"));
 	OK(launch(f, 1, 1, s, p, p, 1, 0));
@@ -89,16 +79,12 @@ static void fork_to(CUstream from, CUstream to, CUevent *e)
 static void capture_joins(void)
 {
 	CUstreamCaptureStatus status;
-	CUstream a, b;
 	CUgraphExec exec;
 	CUgraph graph;
-	uint32_t *w;
 	CUevent e, back;
+	CUstream a = stream(CU_STREAM_NON_BLOCKING), b = stream(CU_STREAM_NON_BLOCKING);
+	uint32_t *w = words();
 
-	start();
-	a = stream(CU_STREAM_NON_BLOCKING);
-	b = stream(CU_STREAM_NON_BLOCKING);
-	w = words();
 	OK(cuStreamBeginCapture(a, CU_STREAM_CAPTURE_MODE_GLOBAL));
 	fork_to(a, b, &e);
 	OK(cuStreamIsCapturing(b, &status));
@@ -123,15 +109,11 @@ static void capture_joins(void)
 
 static void capture_isolated(void)
 {
-	CUstream a, b;
 	CUgraph graph;
-	uint32_t *w;
 	CUevent e;
+	CUstream a = stream(CU_STREAM_NON_BLOCKING), b = stream(CU_STREAM_NON_BLOCKING);
+	uint32_t *w = words();
 
-	start();
-	a = stream(CU_STREAM_NON_BLOCKING);
-	b = stream(CU_STREAM_NON_BLOCKING);
-	w = words();
 	OK(cuEventCreate(&e, CU_EVENT_DISABLE_TIMING));
 	write_word(b, &w[1], 1);
 	OK(cuEventRecord(e, b));
@@ -144,10 +126,8 @@ static void capture_query(void)
 {
 	CUstreamCaptureStatus status;
 	CUgraph graph;
-	CUstream s;
+	CUstream s = stream(CU_STREAM_NON_BLOCKING);
 
-	start();
-	s = stream(CU_STREAM_NON_BLOCKING);
 	OK(cuStreamBeginCapture(s, CU_STREAM_CAPTURE_MODE_RELAXED));
 	OK(cuStreamIsCapturing(s, &status)); /* may be asked */
 	IS(cuStreamQuery(s), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
@@ -160,11 +140,9 @@ static void capture_query(void)
 static void capture_event(void)
 {
 	CUgraph graph;
-	CUstream s;
 	CUevent e;
+	CUstream s = stream(CU_STREAM_NON_BLOCKING);
 
-	start();
-	s = stream(CU_STREAM_NON_BLOCKING);
 	OK(cuEventCreate(&e, CU_EVENT_DISABLE_TIMING));
 	OK(cuStreamBeginCapture(s, CU_STREAM_CAPTURE_MODE_RELAXED));
 	OK(cuEventRecord(e, s));
@@ -178,13 +156,9 @@ static void capture_legacy(void)
 {
 	CUstreamCaptureStatus status;
 	CUgraph graph;
-	CUstream s, apart;
-	uint32_t *w;
+	CUstream s = stream(CU_STREAM_DEFAULT), apart = stream(CU_STREAM_NON_BLOCKING);
+	uint32_t *w = words();
 
-	start();
-	s = stream(CU_STREAM_DEFAULT);
-	apart = stream(CU_STREAM_NON_BLOCKING);
-	w = words();
 	IS(cuStreamBeginCapture(NULL, CU_STREAM_CAPTURE_MODE_GLOBAL), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
 	OK(cuStreamBeginCapture(apart, CU_STREAM_CAPTURE_MODE_RELAXED));
 	write_word(NULL, &w[1], 1); /* no matter to a non-blocking stream */
@@ -208,10 +182,8 @@ static void capture_unsafe(void)
 	struct other_call other;
 	CUgraph graph;
 	CUdeviceptr p;
-	CUstream s;
+	CUstream s = stream(CU_STREAM_NON_BLOCKING);
 
-	start();
-	s = stream(CU_STREAM_NON_BLOCKING);
 	OK(cuStreamBeginCapture(s, CU_STREAM_CAPTURE_MODE_GLOBAL));
 	IS(cuMemAlloc(&p, 64), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
 	IS(cuStreamEndCapture(s, &graph), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
@@ -239,13 +211,10 @@ static CUresult call_end_capture(void *arg)
 static void capture_thread(void)
 {
 	struct other_call other;
-	CUstream a, b;
 	CUgraph graph;
 	CUevent e;
+	CUstream a = stream(CU_STREAM_NON_BLOCKING), b = stream(CU_STREAM_NON_BLOCKING);
 
-	start();
-	a = stream(CU_STREAM_NON_BLOCKING);
-	b = stream(CU_STREAM_NON_BLOCKING);
 	IS(cuStreamEndCapture(a, &graph), CUDA_ERROR_ILLEGAL_STATE);
 	OK(cuStreamBeginCapture(a, CU_STREAM_CAPTURE_MODE_GLOBAL));
 	IS(cuStreamBeginCapture(a, CU_STREAM_CAPTURE_MODE_GLOBAL), CUDA_ERROR_ILLEGAL_STATE);
@@ -261,13 +230,10 @@ static void capture_thread(void)
 
 static void capture_dead(void)
 {
-	CUstream s;
 	CUgraph graph = (CUgraph)8;
-	uint32_t *w;
+	CUstream s = stream(CU_STREAM_NON_BLOCKING);
+	uint32_t *w = words();
 
-	start();
-	s = stream(CU_STREAM_NON_BLOCKING);
-	w = words();
 	OK(cuStreamBeginCapture(s, CU_STREAM_CAPTURE_MODE_RELAXED));
 	IS(cuStreamSynchronize(s), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
 	IS(cuStreamWriteValue32(s, on_device(w), 1, 0), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
@@ -280,14 +246,10 @@ static void capture_dead(void)
 static void graph_serial(void)
 {
 	CUgraphExec exec;
-	CUstream a, b;
 	CUgraph graph;
-	uint32_t *w;
+	CUstream a = stream(CU_STREAM_NON_BLOCKING), b = stream(CU_STREAM_NON_BLOCKING);
+	uint32_t *w = words();
 
-	start();
-	a = stream(CU_STREAM_NON_BLOCKING);
-	b = stream(CU_STREAM_NON_BLOCKING);
-	w = words();
 	OK(cuStreamBeginCapture(a, CU_STREAM_CAPTURE_MODE_GLOBAL));
 	write_word(a, &w[1], 1);
 	hold(a, &w[0], 1);
@@ -307,15 +269,11 @@ static void graph_serial(void)
 static void graph_branches(void)
 {
 	CUgraphExec exec;
-	CUstream a, b;
 	CUevent e, back;
 	CUgraph graph;
-	uint32_t *w;
+	CUstream a = stream(CU_STREAM_NON_BLOCKING), b = stream(CU_STREAM_NON_BLOCKING);
+	uint32_t *w = words();
 
-	start();
-	a = stream(CU_STREAM_NON_BLOCKING);
-	b = stream(CU_STREAM_NON_BLOCKING);
-	w = words();
 	OK(cuStreamBeginCapture(a, CU_STREAM_CAPTURE_MODE_GLOBAL));
 	fork_to(a, b, &e);
 	hold(a, &w[0], 1);
@@ -340,11 +298,9 @@ static void graph_external(void)
 	CUgraphExec exec[2];
 	CUgraph graph;
 	CUstream s[2];
-	uint32_t *w;
 	CUevent e;
+	uint32_t *w = words();
 
-	start();
-	w = words();
 	OK(cuEventCreate(&e, CU_EVENT_DISABLE_TIMING));
 	for (int i = 0; i < 2; i++) {
 		s[i] = stream(CU_STREAM_NON_BLOCKING);

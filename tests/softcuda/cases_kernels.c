@@ -11,22 +11,17 @@ static CUresult load_from(CUdeviceptr at, unsigned bytes, CUdeviceptr out)
 
 static void wild(void)
 {
-	CUdeviceptr out;
 	int local = 5;
+	CUdeviceptr out = device_memory(64);
 
-	start();
-	out = device_memory(64);
 	OK(load_from(out, 4, out));
 	IS(load_from((CUdeviceptr)(uintptr_t)&local, 4, out), CUDA_ERROR_ILLEGAL_ADDRESS);
 }
 
 static void guard(void)
 {
-	CUdeviceptr p, out;
+	CUdeviceptr p = device_memory(100), out = device_memory(64);
 
-	start();
-	p = device_memory(100);
-	out = device_memory(64);
 	OK(load_from(p + 99, 1, out));
 	OK(load_from(p + 96, 4, out));
 	IS(load_from(p + 100, 1, out), CUDA_ERROR_ILLEGAL_ADDRESS);
@@ -34,11 +29,8 @@ static void guard(void)
 
 static void freed(void)
 {
-	CUdeviceptr p, out;
+	CUdeviceptr p = device_memory(64), out = device_memory(64);
 
-	start();
-	p = device_memory(64);
-	out = device_memory(64);
 	OK(load_from(p, 4, out));
 	OK(cuMemFree(p));
 	IS(load_from(p, 4, out), CUDA_ERROR_ILLEGAL_ADDRESS);
@@ -46,10 +38,8 @@ static void freed(void)
 
 static void misaligned(void)
 {
-	CUdeviceptr p;
+	CUdeviceptr p = device_memory(64);
 
-	start();
-	p = device_memory(64);
 	OK(load_from(p + 16, 16, p));
 	IS(load_from(p + 8, 16, p), CUDA_ERROR_MISALIGNED_ADDRESS);
 }
@@ -75,11 +65,10 @@ static void other_device(void)
 
 static void sticky(void)
 {
-	CUdeviceptr p, out;
+	CUdeviceptr p;
 	CUevent e;
+	CUdeviceptr out = device_memory(64);
 
-	start();
-	out = device_memory(64);
 	OK(cuEventCreate(&e, CU_EVENT_DISABLE_TIMING));
 	IS(load_from(8, 4, out), CUDA_ERROR_ILLEGAL_ADDRESS);
 	IS(cuMemAlloc(&p, 64), CUDA_ERROR_ILLEGAL_ADDRESS);
@@ -111,17 +100,11 @@ static void other_context(void)
 
 static void sticky_drains(void)
 {
-	CUstream a, b;
-	CUdeviceptr out;
-	CUfunction f;
-	uint32_t *w;
+	CUstream a = stream(CU_STREAM_NON_BLOCKING), b = stream(CU_STREAM_NON_BLOCKING);
+	CUdeviceptr out = device_memory(64);
+	uint32_t *w = words();
+	CUfunction f = kernel("softtest_load");
 
-	start();
-	a = stream(CU_STREAM_NON_BLOCKING);
-	b = stream(CU_STREAM_NON_BLOCKING);
-	out = device_memory(64);
-	w = words();
-	f = kernel("softtest_load");
 	OK(launch(f, 1, 1, b, out, out, 4, 0));
 	OK(cuCtxSynchronize());
 	hold(a, &w[0], 1);
@@ -142,16 +125,11 @@ static void callback(void *arg)
 
 static void no_callback(void)
 {
-	CUdeviceptr out;
-	CUstream s;
-	CUfunction f;
-	uint32_t *w;
+	CUstream s = stream(CU_STREAM_NON_BLOCKING);
+	CUdeviceptr out = device_memory(64);
+	uint32_t *w = words();
+	CUfunction f = kernel("softtest_load");
 
-	start();
-	s = stream(CU_STREAM_NON_BLOCKING);
-	out = device_memory(64);
-	w = words();
-	f = kernel("softtest_load");
 	OK(launch(f, 1, 1, s, out, out, 4, 0));
 	OK(cuLaunchHostFunc(s, callback, NULL));
 	OK(cuStreamSynchronize(s));
@@ -174,10 +152,8 @@ static void calls_driver(void *arg)
 
 static void callback_calls(void)
 {
-	CUstream s;
+	CUstream s = stream(CU_STREAM_NON_BLOCKING);
 
-	start();
-	s = stream(CU_STREAM_NON_BLOCKING);
 	OK(cuLaunchHostFunc(s, calls_driver, s));
 	OK(cuStreamSynchronize(s));
 	IS(inside, CUDA_ERROR_NOT_PERMITTED);
@@ -185,12 +161,9 @@ static void callback_calls(void)
 
 static void launch_sizes(void)
 {
-	CUdeviceptr p;
-	CUfunction f;
+	CUdeviceptr p = device_memory(8192);
+	CUfunction f = kernel("softtest_add");
 
-	start();
-	p = device_memory(8192);
-	f = kernel("softtest_add");
 	IS(launch(f, 0, 32, NULL, p, p, 0, 0), CUDA_ERROR_INVALID_VALUE);
 	IS(launch(f, 1, 0, NULL, p, p, 0, 0), CUDA_ERROR_INVALID_VALUE);
 	IS(launch(f, 1, 1025, NULL, p, p, 0, 0), CUDA_ERROR_INVALID_VALUE);
@@ -201,12 +174,11 @@ static void launch_sizes(void)
 static void mixed_contexts(void)
 {
 	CUcontext zero = start(), foreign;
-	CUstream s;
 	CUdeviceptr p;
 	CUfunction f;
 	CUevent e;
+	CUstream s = stream(CU_STREAM_NON_BLOCKING);
 
-	s = stream(CU_STREAM_NON_BLOCKING);
 	OK(cuCtxCreate(&foreign, 0, 0));
 	f = kernel("softtest_add");
 	p = device_memory(64);
@@ -220,13 +192,11 @@ static void mixed_contexts(void)
 
 static void block_order(void)
 {
-	uint32_t *w, sum = 0;
+	uint32_t sum = 0;
 	CUdeviceptr p;
-	CUfunction f;
+	uint32_t *w = words();
+	CUfunction f = kernel("softtest_sum");
 
-	start();
-	w = words();
-	f = kernel("softtest_sum");
 	for (int block = 0; block < 4; block++)
 		for (uint32_t i = 0; i < 128; i++)
 			w[block * 128 + (int)i] = i * (uint32_t)(block + 1);

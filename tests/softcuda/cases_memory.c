@@ -126,12 +126,11 @@ static void context_end(void)
 {
 	CUcontext ctx = start(), again;
 	size_t free_bytes, total;
-	CUdeviceptr p, base;
-	uint32_t *w;
+	CUdeviceptr base;
 	int active;
+	uint32_t *w = words();
+	CUdeviceptr p = device_memory(1 << 20);
 
-	w = words();
-	p = device_memory(1 << 20);
 	OK(cuDevicePrimaryCtxGetState(0, &(unsigned){0}, &active));
 	IS(active, 1);
 	OK(cuDevicePrimaryCtxRelease(0));
@@ -174,13 +173,10 @@ static void ptx_version(void)
 
 static void untouchable(void)
 {
-	CUdeviceptr p;
-	pid_t pid;
 	int status;
+	CUdeviceptr p = device_memory(4096);
+	pid_t pid = fork();
 
-	start();
-	p = device_memory(4096);
-	pid = fork();
 	if (pid == 0) {
 		signal(SIGSEGV, SIG_DFL);
 		*(volatile char *)(uintptr_t)p = 1;
@@ -192,12 +188,9 @@ static void untouchable(void)
 
 static void copy_range(void)
 {
-	CUdeviceptr p, q;
 	char host[256] = "";
+	CUdeviceptr p = device_memory(128), q = device_memory(128);
 
-	start();
-	p = device_memory(128);
-	q = device_memory(128);
 	IS(cuMemcpyHtoD(p, host, 129), CUDA_ERROR_INVALID_VALUE);
 	IS(cuMemcpyDtoH(host, p + 100, 64), CUDA_ERROR_INVALID_VALUE);
 	IS(cuMemcpyDtoDAsync(p, q + 128, 1, NULL), CUDA_ERROR_INVALID_VALUE);
@@ -236,14 +229,13 @@ static void attributes(void)
 {
 	static char pageable[64];
 	CUcontext ctx = start();
-	CUdeviceptr p, managed;
+	CUdeviceptr managed;
 	struct facts f;
 	unsigned type;
-	uint32_t *w;
 	void *pinned;
+	CUdeviceptr p = device_memory(4096);
+	uint32_t *w = words();
 
-	p = device_memory(4096);
-	w = words();
 	OK(cuMemAllocManaged(&managed, 64, CU_MEM_ATTACH_GLOBAL));
 	OK(cuMemHostAlloc(&pinned, 4096, 0));
 	f = facts_of((CUdeviceptr)(uintptr_t)pageable);
@@ -271,11 +263,10 @@ static void attributes(void)
 
 static void address_range(void)
 {
-	CUdeviceptr p, base;
+	CUdeviceptr base;
 	size_t len;
+	CUdeviceptr p = device_memory(5000);
 
-	start();
-	p = device_memory(5000);
 	OK(cuMemGetAddressRange(&base, &len, p + 4999));
 	TRUE(base == p);
 	IS(len, 5000);
@@ -312,12 +303,9 @@ static void host_pointer(void)
 
 static void poison(void)
 {
-	uint32_t *w;
-	CUdeviceptr p;
+	uint32_t *w = words();
+	CUdeviceptr p = device_memory(64);
 
-	start();
-	w = words();
-	p = device_memory(64);
 	OK(cuMemcpyDtoH(w, p, 64));
 	for (int i = 0; i < 16; i++)
 		TRUE(w[i] != 0);
@@ -347,10 +335,8 @@ static void vmm_access(void)
 	const CUmemAccessDesc access = {{CU_MEM_LOCATION_TYPE_DEVICE, 0}, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
 	CUmemGenericAllocationHandle h;
 	CUdeviceptr p;
-	uint32_t *w;
+	uint32_t *w = words();
 
-	start();
-	w = words();
 	put(&w[0], 1234);
 	h = physical(PART, CU_MEM_HANDLE_TYPE_NONE);
 	OK(cuMemAddressReserve(&p, 2 * PART, 0, 0, 0));

@@ -7,12 +7,9 @@
 
 static void fifo(void)
 {
-	CUstream s;
-	uint32_t *w;
+	CUstream s = stream(CU_STREAM_NON_BLOCKING);
+	uint32_t *w = words();
 
-	start();
-	s = stream(CU_STREAM_NON_BLOCKING);
-	w = words();
 	hold(s, &w[0], 1);
 	for (uint32_t i = 1; i <= 50; i++) {
 		write_word(s, &w[1], i);
@@ -26,12 +23,9 @@ static void fifo(void)
 
 static void async(void)
 {
-	CUstream s;
-	uint32_t *w;
+	CUstream s = stream(CU_STREAM_NON_BLOCKING);
+	uint32_t *w = words();
 
-	start();
-	s = stream(CU_STREAM_NON_BLOCKING);
-	w = words();
 	hold(s, &w[0], 1); /* would not return */
 	write_word(s, &w[1], 1);
 	IS(cuStreamQuery(s), CUDA_ERROR_NOT_READY);
@@ -43,14 +37,10 @@ static void async(void)
 
 static void legacy(void)
 {
-	CUstream blocking, other, apart;
-	uint32_t *w;
+	CUstream blocking = stream(CU_STREAM_DEFAULT), other = stream(CU_STREAM_DEFAULT),
+	         apart = stream(CU_STREAM_NON_BLOCKING);
+	uint32_t *w = words();
 
-	start();
-	blocking = stream(CU_STREAM_DEFAULT);
-	other = stream(CU_STREAM_DEFAULT);
-	apart = stream(CU_STREAM_NON_BLOCKING);
-	w = words();
 	hold(blocking, &w[0], 1);
 	write_word(NULL, &w[1], 1);  /* behind the wait */
 	write_word(apart, &w[2], 1); /* not */
@@ -69,13 +59,10 @@ static void legacy(void)
 
 static void shared_queue(void)
 {
-	CUstream a, b, c;
 	uint32_t *w;
+	CUstream a = stream(CU_STREAM_NON_BLOCKING), b = stream(CU_STREAM_NON_BLOCKING),
+	         c = stream(CU_STREAM_NON_BLOCKING);
 
-	start();
-	a = stream(CU_STREAM_NON_BLOCKING);
-	b = stream(CU_STREAM_NON_BLOCKING);
-	c = stream(CU_STREAM_NON_BLOCKING);
 	IS(queue_of(a), 0);
 	IS(queue_of(b), 1);
 	IS(queue_of(c), 0);
@@ -119,12 +106,9 @@ static void queue_depth(void)
 {
 	struct other_call c;
 	void *args[2];
-	CUstream s;
-	uint32_t *w;
+	CUstream s = stream(CU_STREAM_NON_BLOCKING);
+	uint32_t *w = words();
 
-	start();
-	s = stream(CU_STREAM_NON_BLOCKING);
-	w = words();
 	hold(s, &w[0], 1);
 	for (int i = 0; i < 15; i++)
 		write_word(s, &w[1], 1);
@@ -152,18 +136,12 @@ static CUresult call_query(void *arg)
 static void lazy_launch(void)
 {
 	struct other_call first, second;
-	CUstream a, b;
-	CUdeviceptr p;
-	CUfunction f;
 	void *args[3];
-	uint32_t *w;
+	CUstream a = stream(CU_STREAM_NON_BLOCKING), b = stream(CU_STREAM_NON_BLOCKING);
+	uint32_t *w = words();
+	CUdeviceptr p = device_memory(4096);
+	CUfunction f = kernel("softtest_add");
 
-	start();
-	a = stream(CU_STREAM_NON_BLOCKING);
-	b = stream(CU_STREAM_NON_BLOCKING);
-	w = words();
-	p = device_memory(4096);
-	f = kernel("softtest_add");
 	hold(a, &w[0], 1);
 	args[0] = f, args[1] = b, args[2] = (void *)(uintptr_t)p;
 	call_begin(&first, call_launch, args);
@@ -189,12 +167,10 @@ static CUresult call_stream(void *arg)
 static void stream_create(void)
 {
 	struct other_call c;
-	CUstream s, made;
-	uint32_t *w;
+	CUstream made;
+	CUstream s = stream(CU_STREAM_NON_BLOCKING);
+	uint32_t *w = words();
 
-	start();
-	s = stream(CU_STREAM_NON_BLOCKING);
-	w = words();
 	hold(s, &w[0], 1);
 	call_begin(&c, call_stream, &made);
 	TRUE(call_waits(&c));
@@ -212,14 +188,10 @@ static CUresult call_free(void *arg)
 static void free_waits(void)
 {
 	struct other_call c;
-	CUdeviceptr p;
-	CUstream s;
-	uint32_t *w;
+	CUstream s = stream(CU_STREAM_NON_BLOCKING);
+	uint32_t *w = words();
+	CUdeviceptr p = device_memory(64);
 
-	start();
-	s = stream(CU_STREAM_NON_BLOCKING);
-	w = words();
-	p = device_memory(64);
 	hold(s, &w[0], 1);
 	call_begin(&c, call_free, (void *)(uintptr_t)p);
 	TRUE(call_waits(&c));
@@ -238,15 +210,11 @@ static void pageable_copy(void)
 {
 	struct other_call c;
 	char here[64] = "pageable", back[64] = "";
-	CUdeviceptr p;
 	void *args[3];
-	CUstream s;
-	uint32_t *w;
+	CUstream s = stream(CU_STREAM_NON_BLOCKING);
+	uint32_t *w = words();
+	CUdeviceptr p = device_memory(64);
 
-	start();
-	s = stream(CU_STREAM_NON_BLOCKING);
-	w = words();
-	p = device_memory(64);
 	hold(s, &w[0], 1);
 	args[0] = (void *)(uintptr_t)p, args[1] = here, args[2] = s;
 	call_begin(&c, call_copy, args);
@@ -259,14 +227,10 @@ static void pageable_copy(void)
 
 static void registered_copy(void)
 {
-	CUdeviceptr p;
-	CUstream s;
-	uint32_t *w;
+	CUstream s = stream(CU_STREAM_NON_BLOCKING);
+	uint32_t *w = words();
+	CUdeviceptr p = device_memory(64);
 
-	start();
-	s = stream(CU_STREAM_NON_BLOCKING);
-	w = words();
-	p = device_memory(64);
 	put(&w[16], 77);
 	hold(s, &w[0], 1);
 	OK(cuMemcpyHtoDAsync(p, &w[16], 64, s));
@@ -282,17 +246,12 @@ static void registered_copy(void)
 static void launch_blocking(void)
 {
 	struct other_call c;
-	CUdeviceptr p;
-	CUfunction f;
 	void *args[3];
-	CUstream s;
-	uint32_t *w;
+	CUstream s = stream(CU_STREAM_NON_BLOCKING);
+	uint32_t *w = words();
+	CUdeviceptr p = device_memory(4096);
+	CUfunction f = kernel("softtest_add");
 
-	start();
-	s = stream(CU_STREAM_NON_BLOCKING);
-	w = words();
-	p = device_memory(4096);
-	f = kernel("softtest_add");
 	args[0] = f, args[1] = s, args[2] = (void *)(uintptr_t)p;
 	OK(call_launch(args)); /* loads */
 	hold(s, &w[0], 1);
@@ -322,12 +281,9 @@ static bool falls_through(CUstream s, uint32_t *w, uint32_t is, uint32_t value, 
 
 static void wait_cyclic(void)
 {
-	CUstream s;
-	uint32_t *w;
+	CUstream s = stream(CU_STREAM_NON_BLOCKING);
+	uint32_t *w = words();
 
-	start();
-	s = stream(CU_STREAM_NON_BLOCKING);
-	w = words();
 	put(&w[0], 3); /* 3 is ahead of 0xfffffffe by 5 */
 	hold(s, &w[0], 0xfffffffe);
 	write_word(s, &w[1], 1);
@@ -345,12 +301,9 @@ static void wait_cyclic(void)
 
 static void wait_flags(void)
 {
-	CUstream s;
-	uint32_t *w;
+	CUstream s = stream(CU_STREAM_NON_BLOCKING);
+	uint32_t *w = words();
 
-	start();
-	s = stream(CU_STREAM_NON_BLOCKING);
-	w = words();
 	TRUE(falls_through(s, w, 5, 5, CU_STREAM_WAIT_VALUE_EQ));
 	TRUE(!falls_through(s, w, 6, 5, CU_STREAM_WAIT_VALUE_EQ));
 	TRUE(falls_through(s, w, 6, 2, CU_STREAM_WAIT_VALUE_AND));
@@ -363,12 +316,9 @@ static void wait_flags(void)
 
 static void memop_aligned(void)
 {
-	CUdeviceptr p;
-	uint32_t *w;
+	uint32_t *w = words();
+	CUdeviceptr p = device_memory(64);
 
-	start();
-	w = words();
-	p = device_memory(64);
 	IS(cuStreamWriteValue32(NULL, on_device(w) + 2, 0, 0), CUDA_ERROR_INVALID_VALUE);
 	IS(cuStreamWaitValue32(NULL, p + 1, 0, 0), CUDA_ERROR_INVALID_VALUE);
 	OK(cuStreamWriteValue32(NULL, p + 4, 0, 0));
@@ -378,10 +328,9 @@ static void memop_aligned(void)
 static void memop_memory(void)
 {
 	static uint32_t pageable;
-	CUdeviceptr p, managed;
+	CUdeviceptr managed;
+	CUdeviceptr p = device_memory(64);
 
-	start();
-	p = device_memory(64);
 	OK(cuMemAllocManaged(&managed, 64, CU_MEM_ATTACH_GLOBAL));
 	IS(cuStreamWriteValue32(NULL, (CUdeviceptr)(uintptr_t)&pageable, 1, 0), CUDA_ERROR_INVALID_VALUE);
 	IS(cuStreamWriteValue32(NULL, managed, 1, 0), CUDA_ERROR_INVALID_VALUE);
@@ -394,12 +343,9 @@ static void memop_memory(void)
 static void memop_batch(void)
 {
 	CUstreamBatchMemOpParams ops[256];
-	CUstream s;
-	uint32_t *w;
+	CUstream s = stream(CU_STREAM_NON_BLOCKING);
+	uint32_t *w = words();
 
-	start();
-	s = stream(CU_STREAM_NON_BLOCKING);
-	w = words();
 	memset(ops, 0, sizeof(ops));
 	for (uint32_t i = 0; i < 256; i++) {
 		ops[i].writeValue.operation = CU_STREAM_MEM_OP_WRITE_VALUE_32;
@@ -420,12 +366,9 @@ static void memop_batch(void)
 static void events(void)
 {
 	CUevent e;
-	CUstream s;
-	uint32_t *w;
+	CUstream s = stream(CU_STREAM_NON_BLOCKING);
+	uint32_t *w = words();
 
-	start();
-	s = stream(CU_STREAM_NON_BLOCKING);
-	w = words();
 	OK(cuEventCreate(&e, CU_EVENT_DISABLE_TIMING));
 	OK(cuEventQuery(e));
 	hold(s, &w[0], 1);
@@ -445,13 +388,9 @@ static void events(void)
 static void wait_event(void)
 {
 	CUevent e;
-	CUstream a, b;
-	uint32_t *w;
+	CUstream a = stream(CU_STREAM_NON_BLOCKING), b = stream(CU_STREAM_NON_BLOCKING);
+	uint32_t *w = words();
 
-	start();
-	a = stream(CU_STREAM_NON_BLOCKING);
-	b = stream(CU_STREAM_NON_BLOCKING);
-	w = words();
 	OK(cuEventCreate(&e, CU_EVENT_DISABLE_TIMING));
 	hold(a, &w[0], 1);
 	OK(cuEventRecord(e, a));

@@ -77,9 +77,8 @@ TEST(pairs, a_pair_is_a_network_and_two_ports_of_their_own)
 	const struct want two[] = {{1, 1000}, {2, 1000}}, turned[] = {{2, 1000}, {1, 1000}};
 	const struct want same[] = {{1, 1000}, {1, 1000}}, apart[] = {{3, 1000}, {4, 1000}};
 	const struct want six[] = {{2, 1000, .ip6 = true}, {1, 1000}}, ib[] = {{1, 1000, .infiniband = true}};
-	struct coll_rdma_route r;
+	struct coll_rdma_route r = route(two, 2, two, 2);
 
-	r = route(two, 2, two, 2);
 	CHECK(r.rails == 2 && over(&r, 0) == 1 && over(&r, 1) == 1);
 	r = route(two, 2, turned, 2);
 	CHECK(r.rails == 2 && r.rail[0].there == 1 && r.rail[1].there == 0);

@@ -97,9 +97,8 @@ TEST(pairs, a_pair_is_a_network_and_two_interfaces_of_their_own)
 	const struct port both[] = {{1, 1, 1000, 0}, {1, 1, 1000, 1}};
 	const struct port apart[] = {{3, 1, 1000, 0}, {4, 2, 1000, 0}};
 	struct coll_tcp_address near = host(1, two, 2), too = host(2, two, 2);
-	struct coll_tcp_route r;
+	struct coll_tcp_route r = route(two, 2, two, 2, 0);
 
-	r = route(two, 2, two, 2, 0);
 	CHECK(r.sockets == 2 && over(&r, 1) == 1 && over(&r, 2) == 1 && together(&r) == 2000);
 	r = route(two, 2, turned, 2, 0);
 	CHECK(r.sockets == 2 && over(&r, 1) == 1 && over(&r, 2) == 1 && together(&r) == 2000);
