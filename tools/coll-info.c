@@ -82,7 +82,7 @@ static void print_choices(coll_comm *comm)
 {
 	static const char *const kinds[] = {"all_reduce", "reduce", "broadcast", "all_gather", "reduce_scatter",
 	                                    "all_to_all", "gather", "scatter",   "scan",       "barrier"};
-	char text[800];
+	char text[1600];
 
 	printf("choices (f32; a forced one with COLL_ALGO)\n");
 	for (size_t k = 0; k < sizeof(kinds) / sizeof(kinds[0]); k++)

@@ -16,6 +16,7 @@ static void read_host(struct coll_host_nics *n)
 	struct coll_host_digest host;
 	char why[120];
 	cpu_set_t cpus;
+	int gpu;
 
 	n->read = true;
 	coll_host_digest_obtain(&host);
@@ -26,6 +27,11 @@ static void read_host(struct coll_host_nics *n)
 		n->place = coll_graph_place(n->graph, &cpus);
 	else
 		coll_host_nics_free(n);
+	gpu = n->graph ? coll_graph_find_gpu(n->graph, n->device) : -1;
+	if (gpu >= 0) {
+		n->place.numa = n->graph->gpu[gpu].numa;
+		n->place.package = n->graph->gpu[gpu].package;
+	}
 }
 
 /* A port of an RDMA device; of a device without a number the first. */

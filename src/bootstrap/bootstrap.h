@@ -19,6 +19,7 @@ struct coll_identity {
 	int size;
 	int local_rank;      /* -1 unknown */
 	int local_size;      /* -1 unknown */
+	char device[24];     /* on the PCI bus, the device that it will have; "": none, or unknown */
 	char launcher[24];   /* "collrun", "torchrun", "openmpi", "mpich", "pmi1", "explicit", "id", "callback", "alone"
 	                      */
 	char root_host[256]; /* rendezvous address, "" when the launcher offers another way */

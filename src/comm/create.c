@@ -452,6 +452,8 @@ static coll_status open_job(const coll_config *cfg, const struct coll_settings *
 	coll_status st = coll_bootstrap_probe(cfg, settings, &id, err);
 
 	if (st == COLL_OK)
+		coll_device_locate(device, settings->cuda_library, id.rank, id.local_rank, id.device);
+	if (st == COLL_OK)
 		st = coll_context_open(out, &hooks, cfg, settings, &id, NULL, err);
 	if (st == COLL_OK)
 		(*out)->info.device = device->wanted;
@@ -528,6 +530,7 @@ static coll_status open_all(struct coll_context **ctx, int n, const coll_config 
 		id.job_key[0] = coll_mix64((uint64_t)(uintptr_t)group ^ coll_clock_ns());
 		if (r > 0)
 			id.job_key[0] = ctx[0]->identity.job_key[0];
+		coll_device_locate(device, settings->cuda_library, r, r, id.device);
 		st = coll_context_open(&ctx[r], &hooks, cfg, settings, &id, group, err);
 		if (st == COLL_OK) {
 			ctx[r]->info.device = device->wanted;

@@ -222,7 +222,7 @@ static coll_status open_transport(struct coll_context *c, const struct coll_tran
 
 static coll_status open_transports(struct coll_context *c, struct coll_shared_group *group, struct coll_error_box *err)
 {
-	struct coll_host_nics nics = {.read = false};
+	struct coll_host_nics nics = {.device = coll_pci_address(c->identity.device)};
 	coll_status st = check_list(c->settings.transports, err);
 
 	c->nics = &nics;

@@ -11,9 +11,8 @@
 #include "core/comm.h"
 #include "core/rails.h"
 
-/* The same at both ends. alive: the rails of the link that may be used. */
-static uint32_t rail_of(const struct coll_comm *comm, int process, struct coll_comm_lane lane,
-                        const struct coll_opened_transport *w, const struct coll_transport_path *alive)
+uint32_t coll_comm_rail_of(const struct coll_comm *comm, int process, struct coll_comm_lane lane,
+                           const struct coll_opened_transport *w, const struct coll_transport_path *alive)
 {
 	const struct coll_rails_channel c = {.from = comm->rank,
 	                                     .to = coll_comm_rank_of(comm, process),
@@ -37,7 +36,7 @@ static coll_status open_channel(struct coll_comm *comm, int process, struct coll
 	if ((*opened)->caps.cross_host) {
 		const struct coll_transport_path all = coll_rails_path(comm->ctx, *opened, comm->ctx->rank, process);
 
-		key.rail = rail_of(comm, process, lane, *opened, &all);
+		key.rail = coll_comm_rail_of(comm, process, lane, *opened, &all);
 	}
 	return (*opened)->table.channel_open(link, &key, dir, lane.slot_bytes, lane.slots, channel);
 }

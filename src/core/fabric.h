@@ -21,6 +21,10 @@ struct coll_comm_lane {
 coll_status coll_comm_channel_open(struct coll_comm *comm, int process, struct coll_comm_lane lane,
                                    enum coll_direction dir, struct coll_opened_transport **opened, void **channel);
 
+/* The rail of a channel to or from a process, the same at both ends. alive: the rails of the link that may be used. */
+uint32_t coll_comm_rail_of(const struct coll_comm *comm, int process, struct coll_comm_lane lane,
+                           const struct coll_opened_transport *w, const struct coll_transport_path *alive);
+
 /* The rank whose link is broken. Prefers `likely`, and returns it also if no link is broken. */
 int coll_comm_broken(struct coll_comm *comm, int likely);
 enum coll_link_end coll_comm_link_end(struct coll_comm *comm, int rank);

@@ -115,17 +115,20 @@ const char *coll_cuda_about(const struct coll_cuda *cuda, int ordinal, char text
 }
 
 /* Devices of CUDA are function 0. */
-static void locate(struct coll_cuda_device *c)
+void coll_cuda_locate(const struct coll_cuda *cuda, int ordinal, char pci[24])
 {
 	static const CUdevice_attribute parts[] = {CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID, CU_DEVICE_ATTRIBUTE_PCI_BUS_ID,
 	                                           CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID};
+	CUdevice number;
 	int at[3];
 
+	pci[0] = '\0';
+	if (cuda->cuDeviceGet(&number, ordinal) != CUDA_SUCCESS)
+		return;
 	for (int i = 0; i < 3; i++)
-		if (c->cu->cuDeviceGetAttribute(&at[i], parts[i], c->number) != CUDA_SUCCESS)
+		if (cuda->cuDeviceGetAttribute(&at[i], parts[i], number) != CUDA_SUCCESS)
 			return;
-	snprintf(c->base.pci, sizeof(c->base.pci), "%04x:%02x:%02x.0", (unsigned)at[0], (unsigned)at[1] & 0xff,
-	         (unsigned)at[2] & 0x1f);
+	snprintf(pci, 24, "%04x:%02x:%02x.0", (unsigned)at[0], (unsigned)at[1] & 0xff, (unsigned)at[2] & 0x1f);
 }
 
 /* The context is not bound yet. */
@@ -148,7 +151,7 @@ static coll_status retain(struct coll_cuda_device *c, int ordinal)
 	/* About 8 blocks of 256 threads for each multiprocessor. */
 	if (cu->cuDeviceGetAttribute(&sms, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, c->number) != CUDA_SUCCESS)
 		sms = 1;
-	locate(c);
+	coll_cuda_locate(cu, ordinal, c->base.pci);
 	c->blocks = sms > 0 ? 8 * (uint32_t)sms : 8;
 	return coll_cuda_report(c, "cuDevicePrimaryCtxRetain", cu->cuDevicePrimaryCtxRetain(&c->context, c->number));
 }

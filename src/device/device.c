@@ -79,11 +79,33 @@ coll_status coll_device_probe(const struct coll_device_choice *choice, const cha
 	return choice->wanted ? find(choice, library, &cuda, &count, err) : COLL_OK;
 }
 
+static int ordinal_of(const struct coll_device_choice *choice, int rank, int local_rank, int count)
+{
+	if (choice->n > 1)
+		return choice->list[rank];
+	return choice->ordinal < 0 ? local_rank % count : choice->ordinal;
+}
+
+void coll_device_locate(const struct coll_device_choice *choice, const char *library, int rank, int local_rank,
+                        char pci[24])
+{
+	const struct coll_cuda *cuda;
+	struct coll_error_box err;
+	int count;
+
+	pci[0] = '\0';
+	if (!choice->wanted || (choice->n > 1 && rank >= choice->n) ||
+	    (choice->n <= 1 && choice->ordinal < 0 && local_rank < 0) ||
+	    find(choice, library, &cuda, &count, &err) != COLL_OK)
+		return;
+	coll_cuda_locate(cuda, ordinal_of(choice, rank, local_rank, count), pci);
+}
+
 coll_status coll_device_open(const struct coll_device_choice *choice, const char *library, int rank, int local_rank,
                              struct coll_device **device, struct coll_error_box *err)
 {
 	const struct coll_cuda *cuda = NULL;
-	int count = 0, ordinal = choice->ordinal;
+	int count = 0;
 	coll_status st;
 
 	assert(choice->wanted);
@@ -94,11 +116,7 @@ coll_status coll_device_open(const struct coll_device_choice *choice, const char
 		return coll_error_set(err, COLL_ERR_CONFIG,
 		                      "[COLL-1116] the list of devices has %d entries, none for rank %d", choice->n,
 		                      rank);
-	if (choice->n > 1)
-		ordinal = choice->list[rank];
-	else if (ordinal < 0)
-		ordinal = local_rank % count;
-	return coll_cuda_open(cuda, ordinal, device, err);
+	return coll_cuda_open(cuda, ordinal_of(choice, rank, local_rank, count), device, err);
 }
 
 /* If its end would not wait. Else it stays for good. */

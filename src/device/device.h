@@ -232,6 +232,10 @@ coll_status coll_device_probe(const struct coll_device_choice *choice, const cha
  * devices. Loads and launches every kernel once. The same ordinal may be opened several times. */
 coll_status coll_device_open(const struct coll_device_choice *choice, const char *library, int rank, int local_rank,
                              struct coll_device **device, struct coll_error_box *err);
+/* Where the device of a rank is on the PCI bus, before it is opened; "": it has none, the driver does not say, or the
+ * device follows from a local rank that is unknown (-1). */
+void coll_device_locate(const struct coll_device_choice *choice, const char *library, int rank, int local_rank,
+                        char pci[24]);
 void coll_device_close(struct coll_device **device);
 
 /* Lines for people: the driver, its devices, and abilities that are off; or "none" and why. Opens no device. */

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "core/error.h"
+#include "core/rails_text.h"
 #include "core/way_name.h"
 #include "device/device.h"
 #include "engine/range.h"
@@ -391,14 +392,15 @@ coll_status coll_comm_explain_call(struct coll_comm *comm, enum coll_kind kind, 
 	struct coll_call c = {.kind = kind, .count = count, .type = type};
 	struct coll_memo m = {.elem_bytes = coll_dtype_size(type)};
 	struct choice choice;
-	char layout[256];
+	char layout[256], rails[512];
 	coll_status st = choose(comm, &c, false, true, &m, &choice);
 
 	if (st != COLL_OK)
 		return st;
 	explain_layout(comm->layout, choice.plan.algo, layout, sizeof(layout));
-	snprintf(buf, len_bytes, "%s %s tile=%zu windows=%u transport=%s because %s%s", coll_plan_kind_name(kind),
-	         chain(comm, &choice).text, m.tile, m.windows, transport, choice.plan.why, layout);
+	coll_rails_explain(comm, m.plan, m.windows, rails, sizeof(rails));
+	snprintf(buf, len_bytes, "%s %s tile=%zu windows=%u transport=%s because %s%s%s", coll_plan_kind_name(kind),
+	         chain(comm, &choice).text, m.tile, m.windows, transport, choice.plan.why, layout, rails);
 	coll_plan_cache_release(comm->plans, m.plan);
 	return COLL_OK;
 }

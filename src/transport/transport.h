@@ -62,6 +62,7 @@ struct coll_transport_rail {
 	uint32_t network;    /* of other links, too, equal where the network is; 0: unknown */
 	uint32_t mbps;       /* one direction; 0: unknown */
 	uint8_t distance[2]; /* of each card from its process: enum coll_nic_distance */
+	char card[24];       /* of the first process, where that is this one: "eth0", "mlx5_0:1"; else "" */
 };
 
 /* What a link between two processes is like. */

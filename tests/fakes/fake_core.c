@@ -11,6 +11,7 @@
 #include "core/entry.h"
 #include "core/error.h"
 #include "core/fabric.h"
+#include "core/rails_text.h"
 
 struct fake_core fake_core;
 
@@ -113,6 +114,12 @@ coll_status coll_comm_refuse(struct coll_comm *comm, const char *kind, coll_stat
 	vsnprintf(fake_core.cause, sizeof(fake_core.cause), format, ap);
 	va_end(ap);
 	return status;
+}
+
+void coll_rails_explain(const struct coll_comm *comm, const struct coll_plan *plan, uint32_t windows, char *buf,
+                        size_t len_bytes)
+{
+	snprintf(buf, len_bytes, "%s", "");
 }
 
 enum coll_link_end coll_comm_link_end(struct coll_comm *comm, int rank)

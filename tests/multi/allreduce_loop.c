@@ -5,9 +5,9 @@
  * usage: allreduce_loop CALLS COUNT [STOP-FILE [LATE-RANK LATE-MS]]
  *
  * CALLS 0: until STOP-FILE exists, as rank 0 sees it (it tells the others in the data).
- * LATE-RANK sleeps LATE-MS before its 25th call. Lines: "running RANK PID TRANSPORT"
- * after 20 calls; at the end "done RANK CALLS", or "error RANK CULPRIT NANOSECONDS TEXT",
- * the time being that of CLOCK_MONOTONIC.
+ * LATE-RANK sleeps LATE-MS before its 25th call. Lines: "explain RANK TEXT" of such a call; "running RANK PID
+ * TRANSPORT" after 20 calls; at the end "done RANK CALLS", or "error RANK CULPRIT NANOSECONDS TEXT", the time being
+ * that of CLOCK_MONOTONIC.
  */
 #include <stdbool.h>
 #include <stdio.h>
@@ -45,8 +45,11 @@ static int run(coll_comm *comm, float *x, size_t count, char **argv, int argc)
 	const int rank = coll_comm_rank(comm), size = coll_comm_size(comm);
 	const int late_rank = argc > 5 ? atoi(argv[4]) : -1;
 	bool stop = false;
+	char text[1600];
 	long i;
 
+	if (coll_comm_explain(comm, "all_reduce", count, COLL_F32, text, sizeof(text)) == COLL_OK)
+		printf("explain %d %s\n", rank, text);
 	for (i = 0; !stop && (calls == 0 || i < calls); i++) {
 		if (i == RUNNING_AT)
 			printf("running %d %d %s\n", rank, (int)getpid(), coll_comm_transport(comm, (rank + 1) % size));

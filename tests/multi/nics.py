@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Which NIC each rank sends over: ranks in two network namespaces, joined by two veth pairs, whose places come from a file of
 hwloc written here: e0 at one package, e1 at the other, one core each. Bytes are counted by the kernel for each socket of each
-rank. Ranks use the NIC of their package; NICs carry what their rates say, and the file decides, not their names.
+rank. Ranks use the NIC of their package; NICs carry what their rates say, and the file decides, not their names. What
+coll_comm_explain() says of NICs is what has carried the bytes.
 
 usage: nics.py BUILD-DIRECTORY
 """
@@ -25,16 +26,17 @@ PACKAGE = f"""
       <object type="Core" os_index="{{i}}" {SETS} gp_index="{{i}}2">
         <object type="PU" os_index="{{cpu}}" {SETS} gp_index="{{i}}3"/>
       </object>
-      <object type="Bridge" gp_index="{{i}}4" bridge_type="0-1" depth="0" bridge_pci="0000:[{{i}}0-{{i}}1]">
+      <object type="Bridge" gp_index="{{i}}4" bridge_type="0-1" depth="0" bridge_pci="0000:[{{i}}0-{{i}}2]">
         <object type="PCIDev" gp_index="{{i}}5" pci_busid="0000:{{i}}1:00.0" pci_type="0200 [8086:1521] [0000:0000] 01" pci_link_speed="2.0">
           <object type="OSDev" gp_index="{{i}}6" name="{{nic}}" osdev_type="2"/>
         </object>
+        <object type="PCIDev" gp_index="{{i}}7" pci_busid="0000:{{i}}2:00.0" pci_type="0302 [10de:2330] [0000:0000] 01" pci_link_speed="2.0"/>
       </object>
     </object>"""
 
 
 def machine(cpus, nics):
-    """hwloc's XML of two packages, each with one of these CPUs and NICs."""
+    """hwloc's XML of two packages, each with one of these CPUs and NICs, and a GPU."""
     packages = "".join(PACKAGE.format(i=i + 1, cpu=cpus[i], nic=nics[i], cpus=f"0x{1 << cpus[i]:08x}", nodes=f"0x{2 << i:08x}")
                        for i in range(2))
     sets = SETS.format(cpus=f"0x{1 << cpus[0] | 1 << cpus[1]:08x}", nodes="0x00000006")
@@ -57,8 +59,17 @@ def sent(wires, ranks):
     return found
 
 
-def run(build, wires, cpus, pins, nics, rates, faults):
-    """The share of e1 in what each rank sends; rank r is on side r % 2, and on CPU pins[r // 2]."""
+def explained(said, r, bytes_of, faults):
+    """What rank r said before its calls, against what was counted."""
+    text = re.search(rf"^explain {r} .*; to other hosts by tcp, as far as from its (?:CPUs|device): (.*)$", said, re.M)
+    shares = {nic: int(pc) for nic, pc in re.findall(r"(e[01]) \d+ Mb/s [a-zA-Z ]+ (\d+) %", text.group(1))} if text else {}
+    counted = 100 * bytes_of[1] / max(1, sum(bytes_of))
+    if sorted(shares) != ["e0", "e1"] or sum(shares.values()) not in (99, 100, 101) or abs(shares["e1"] - counted) > 6:
+        faults.append(f"rank {r} explains {text.group(1) if text else said[:300]}, but {counted:.0f} % went over e1")
+
+
+def run(build, wires, cpus, pins, nics, rates, faults, devices=None):
+    """The share of e1 in what each rank sends; rank r is on side r % 2, on CPU pins[r // 2], and has the GPU of package devices[r // 2]."""
     with tempfile.TemporaryDirectory() as where:
         stop, xml = os.path.join(where, "stop"), os.path.join(where, "machine.xml")
         with open(xml, "w") as f:
@@ -66,8 +77,11 @@ def run(build, wires, cpus, pins, nics, rates, faults):
         env = {k: v for k, v in os.environ.items() if not k.startswith(("COLL_", "HWLOC_"))}
         env.update(COLL_TRANSPORTS="shm,tcp", COLL_SIZE=str(2 * len(pins)), HWLOC_XMLFILE=xml, COLL_LINK_RATES=rates,
                    COLL_ROOT=f"{wires.address(0, 0)}:{random.randrange(20000, 30000)}")
+        if devices:
+            env.update(COLL_CUDA_LIBRARY=f"{build}/tests/softcuda/libcuda.so.1", SOFTCUDA_DEVICES="2", SOFTCUDA_PCI="0000:12:00.0,0000:22:00.0")
         job = [subprocess.Popen(wires.inside(r % 2) + ["taskset", "-c", str(pins[r // 2]), f"{build}/tests/allreduce_loop", "0",
-                                                       str(COUNT), stop], env=dict(env, COLL_RANK=str(r)), text=True,
+                                                       str(COUNT), stop], env=dict(env, COLL_RANK=str(r), **({"COLL_DEVICE": f"cuda:{devices[r // 2]}"} if devices else {})),
+                                text=True,
                                 stdout=subprocess.PIPE, stderr=subprocess.STDOUT) for r in range(2 * len(pins))]
         ranks = [(r % 2, p.pid) for r, p in enumerate(job)]
         until(lambda: sum(map(sum, sent(wires, ranks))) >= ENOUGH or any(p.poll() is not None for p in job), 60)
@@ -79,6 +93,7 @@ def run(build, wires, cpus, pins, nics, rates, faults):
             except subprocess.TimeoutExpired:
                 p.kill()
                 said = p.communicate()[0] + "it does not end"
+            explained(said, r, bytes_of[r], faults)
             if p.returncode:
                 faults.append(f"rank {r}: exit status {p.returncode}: {said[-200:]}")
     if sum(map(sum, bytes_of)) < ENOUGH:
@@ -112,6 +127,15 @@ def crowded(build, wires, cpus):
     judge(faults, "all", part(bytes_of, range(8)), 0.5)
     for r in range(8):
         judge(faults, f"rank {r}", min(part(bytes_of, [r]), 1 - part(bytes_of, [r])), 0)
+    return bytes_of, faults
+
+
+def devices(build, wires, cpus):
+    """The device of a rank counts, not its CPUs: each has the GPU of the other package."""
+    faults = []
+    bytes_of = run(build, wires, cpus, [cpus[0], cpus[1], cpus[0], cpus[1]], ["e0", "e1"], "e0:1000,e1:1000", faults, [1, 0, 1, 0])
+    for r in range(8):
+        judge(faults, f"rank {r}", part(bytes_of, [r]), 1 - r // 2 % 2)
     return bytes_of, faults
 
 
@@ -152,7 +176,7 @@ def main():
     try:
         for name, case, *rest in (("each rank has the NIC of its package", near, ["e0", "e1"], [0, 1]),
                                   ("the other way round", near, ["e1", "e0"], [1, 0]),
-                                  ("all ranks at one package", crowded), ("rates of 2 to 1", rated),
+                                  ("all ranks at one package", crowded), ("the NIC near the device", devices), ("rates of 2 to 1", rated),
                                   ("hosts of two ranks and of one", few)):
             bytes_of, faults = case(build, wires, cpus, *rest)
             print("     MB over e0 and e1, by rank: " + "  ".join(f"{a >> 20} {b >> 20}" for a, b in bytes_of))

@@ -7,6 +7,7 @@
  */
 #include "transports/rdma/pairs.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "transports/common/paths.h"
@@ -107,8 +108,10 @@ void coll_rdma_route_path(const struct coll_rdma_route *route, const struct coll
 		const struct coll_rdma_spot *s = &self->port[route->rail[i].here],
 		                            *t = &peer->port[route->rail[i].there];
 
-		path->rail[i] = (struct coll_transport_rail){same_network(s, t) ? network_of(s) : 0,
-		                                             s->mbps < t->mbps ? s->mbps : t->mbps,
-		                                             {s->distance, t->distance}};
+		path->rail[i] = (struct coll_transport_rail){.network = same_network(s, t) ? network_of(s) : 0,
+		                                             .mbps = s->mbps < t->mbps ? s->mbps : t->mbps,
+		                                             .distance = {s->distance, t->distance}};
+		snprintf(path->rail[i].card, sizeof(path->rail[i].card), "%.*s:%u", (int)sizeof(s->device), s->device,
+		         s->number);
 	}
 }

@@ -296,6 +296,14 @@ void coll_tcp_address_reduce(struct coll_tcp_address *a, const void *buf, size_t
 	a->count = kept;
 }
 
+void coll_tcp_address_names(struct coll_tcp_address *a, const struct coll_tcp_address *self)
+{
+	for (unsigned i = 0; coll_same_process(&a->id, &self->id) && i < a->count; i++)
+		for (unsigned k = 0; k < self->count; k++)
+			if (coll_tcp_candidate_same_ip(&a->candidate[i], &self->candidate[k]))
+				memcpy(a->candidate[i].name, self->candidate[k].name, TCP_INTERFACE_NAME);
+}
+
 /* ---- two processes -------------------------------------------------------- */
 
 /* Bit 0: IPv4, bit 1: IPv6. */

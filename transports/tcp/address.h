@@ -22,6 +22,8 @@ coll_status coll_tcp_address_local(struct coll_tcp_address *a, const struct coll
 
 /* As many candidates as fit in cap; ARGUMENT when none does. */
 coll_status coll_tcp_address_encode(const struct coll_tcp_address *a, void *buf, size_t cap, size_t *len_bytes);
+/* What was announced has no names of interfaces: give a its own, if it is of this process. */
+void coll_tcp_address_names(struct coll_tcp_address *a, const struct coll_tcp_address *self);
 /* Leave only what encode had room for. */
 void coll_tcp_address_reduce(struct coll_tcp_address *a, const void *buf, size_t len_bytes);
 bool coll_tcp_address_decode(struct coll_tcp_address *a, const void *buf, size_t len_bytes);

@@ -6,6 +6,7 @@
 #include "transports/tcp/pairs.h"
 
 #include <assert.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "tcp.h"
@@ -90,9 +91,10 @@ void coll_tcp_route_path(const struct coll_tcp_route *route, struct coll_transpo
 
 		path->rail[i] = (struct coll_transport_rail){.mbps = route->mbps};
 		if (route->paired)
-			path->rail[i] =
-			        (struct coll_transport_rail){coll_paths_network(here->ip, here->prefix, here->ip6),
-			                                     pair_mbps(&route->pair[i]),
-			                                     {here->distance, there->distance}};
+			path->rail[i] = (struct coll_transport_rail){
+			        .network = coll_paths_network(here->ip, here->prefix, here->ip6),
+			        .mbps = pair_mbps(&route->pair[i]),
+			        .distance = {here->distance, there->distance}};
+		snprintf(path->rail[i].card, sizeof(path->rail[i].card), "%s", route->paired ? here->name : "");
 	}
 }
