@@ -5,7 +5,6 @@
  *
  * usage: death FILE-OF-THE-STAND-IN [EVENTS [SEED [ONLY]]]    ONLY: that event of the seed alone
  */
-#define PLAIN_OWN_MAIN
 #include "job.h"
 
 #include "base/clock.h"
@@ -284,7 +283,7 @@ static void event(uint64_t seed, int index)
 static uint64_t first_seed = 1;
 static int events = DEFAULT_EVENTS, only = -1;
 
-static void campaign(void)
+TEST(death, campaign)
 {
 	const int names = holdings_shared_names();
 	const uint64_t begin = coll_clock_ns();
@@ -295,25 +294,14 @@ static void campaign(void)
 	printf("%d events in %.0f s\n", only < 0 ? events : 1, (double)(coll_clock_ns() - begin) * 1e-9);
 }
 
-int main(int argc, char **argv)
+PROGRAM(death, "FILE-OF-THE-STAND-IN [EVENTS [SEED [ONLY]]]")
 {
-	if (argc < 2)
-		return 2;
-	setenv("COLL_CUDA_LIBRARY", argv[1], 1);
-	setenv("COLL_DEVICE", "cuda", 1);
-	unsetenv("CUDA_VISIBLE_DEVICES");
 	if (argc > 2)
 		events = atoi(argv[2]);
 	if (argc > 3)
 		first_seed = strtoull(argv[3], NULL, 10);
 	if (argc > 4)
 		only = atoi(argv[4]);
-	if (!coll_kernels_ptx()) {
-		plain_skip_all("this build has no kernels");
-		return plain_summary();
-	}
-	job_page = meeting_page(sizeof(*job_page));
 	clocks = meeting_page(sizeof(*clocks));
-	PLAIN_RUN(campaign);
-	return plain_summary();
+	return job_begin(argc, argv) < 0 ? -1 : argc;
 }

@@ -2,9 +2,8 @@
  * Loading of the driver, over the stand-in: what cannot be used is refused with an error that names the file or
  * what it lacks, before a peer is involved. A process loads one driver, so each case is a child.
  *
- * usage: load FILE-OF-THE-STAND-IN
+ * usage: load FILE-OF-THE-STAND-IN [PART-OF-A-TEST'S-NAME]
  */
-#define PLAIN_OWN_MAIN
 #include "tests/plain.h"
 
 #include <string.h>
@@ -90,7 +89,7 @@ static void refused(const struct refusal *f, void (*fn)(struct result *, const c
 		CHECK(strstr(r.text, f->says[i]), "'%s' lacks '%s'", r.text, f->says[i]);
 }
 
-static void bad_drivers(void)
+TEST(load, bad_drivers)
 {
 	const struct refusal cases[] = {
 	        {{"COLL_CUDA_LIBRARY", "/nowhere/libcuda.so.1"}, "cuda", {"/nowhere/libcuda.so.1", "[COLL-1114]"}},
@@ -121,7 +120,7 @@ static void bad_drivers(void)
 		refused(&cases[i], create);
 }
 
-static void bad_lists(void)
+TEST(load, bad_lists)
 {
 	const struct refusal cases[] = {
 	        {{"SOFTCUDA_DEVICES", "2"}, "cuda:0,2", {"no cuda:2", "[COLL-1116]"}},
@@ -133,7 +132,7 @@ static void bad_lists(void)
 }
 
 /* NULL: COLL_DEVICE decides, which is host if it is unset. */
-static void who_decides(void)
+TEST(load, who_decides)
 {
 	static const struct {
 		const char *environment[7], *device;
@@ -160,7 +159,7 @@ static bool newer_ptx(void)
 	return version && strtod(version + strlen(".version "), NULL) > 7.7;
 }
 
-static void good_drivers(void)
+TEST(load, good_drivers)
 {
 	static const char *const with[][5] = {
 	        {NULL}, {"SOFTCUDA_MISSING", "cuStreamWriteValue32"}, {"SOFTCUDA_DRIVER_VERSION", "11070"}};
@@ -196,7 +195,7 @@ static void one_driver(struct result *r, const char *device)
 	snprintf(r->text, sizeof(r->text), "%s", coll_last_error(NULL)->message);
 }
 
-static void a_process_has_one_driver(void)
+TEST(load, a_process_has_one_driver)
 {
 	const struct refusal f = {{NULL}, "cuda", {"/nowhere/other.so", driver_path, "[COLL-1114]"}};
 
@@ -214,7 +213,7 @@ static void again(struct result *r, const char *device)
 	create(r, device);
 }
 
-static void a_failed_load_can_be_repeated(void)
+TEST(load, a_failed_load_can_be_repeated)
 {
 	static const char *const none[] = {NULL};
 	const struct result r = in_child(none, again, "cuda");
@@ -229,25 +228,15 @@ static void without_kernels(void)
 	refused(&f, create);
 }
 
-int main(int argc, char **argv)
+PROGRAM(load, "FILE-OF-THE-STAND-IN")
 {
-	static const struct plain_case cases[] = {PLAIN_CASE(bad_drivers),
-	                                          PLAIN_CASE(bad_lists),
-	                                          PLAIN_CASE(who_decides),
-	                                          PLAIN_CASE(good_drivers),
-	                                          PLAIN_CASE(a_process_has_one_driver),
-	                                          PLAIN_CASE(a_failed_load_can_be_repeated)};
-
 	if (argc < 2)
-		return 2;
+		return -1;
 	driver_path = argv[1];
 	unsetenv("COLL_DEVICE");
 	unsetenv("CUDA_VISIBLE_DEVICES");
-	if (coll_kernels_ptx()) {
-		plain_run_cases("load", cases, sizeof(cases) / sizeof(cases[0]), argv[2]);
-	} else {
-		PLAIN_RUN(without_kernels);
-		plain_skip_all("this build has no kernels");
-	}
-	return plain_summary();
+	if (coll_kernels_ptx())
+		return 2;
+	PLAIN_RUN(without_kernels);
+	return plain_skip_all("this build has no kernels");
 }

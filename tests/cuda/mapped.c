@@ -15,6 +15,7 @@
 
 #include "coll/coll.h"
 #include "cuda_user.h"
+#include "tests/multi/meeting.h"
 #include "tests/plain.h"
 #include "tests/seconds.h"
 
@@ -352,31 +353,12 @@ TEST(mapped, an_abort_releases_a_stream)
 
 /* ---- Processes of two ranks ---- */
 
-enum { PROCESSES = 2, INFO_MAX = 8192 };
-struct board {
-	atomic_int come;
-	char info[RANKS][INFO_MAX];
-};
+enum { PROCESSES = 2 };
 struct place {
-	struct board *board;
+	struct meeting *meeting;
 	int rank;
 	bool right;
 };
-
-static int exchange(void *arg, const void *mine, void *all, size_t len_bytes)
-{
-	struct place *p = arg;
-
-	if (len_bytes > INFO_MAX)
-		return 1;
-	memcpy(p->board->info[p->rank], mine, len_bytes);
-	atomic_fetch_add(&p->board->come, 1);
-	while (atomic_load(&p->board->come) < RANKS)
-		nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
-	for (size_t r = 0; r < RANKS; r++)
-		memcpy((char *)all + r * len_bytes, p->board->info[r], len_bytes);
-	return 0;
-}
 
 /* Many buffers, some of which lie where others were before. */
 static bool buffers_come_and_go(struct rank *r)
@@ -405,15 +387,13 @@ static bool buffers_come_and_go(struct rank *r)
 static void *be_rank(void *arg)
 {
 	struct place *p = arg;
+	struct meeting_seat seat = {p->meeting, p->rank, RANKS};
 	coll_config cfg = COLL_CONFIG_INIT;
 	struct rank r = {.comm = NULL};
 	char device[16];
 
 	snprintf(device, sizeof(device), "cuda:%d", p->rank % 2);
-	cfg.rank = p->rank;
-	cfg.size = RANKS;
-	cfg.exchange = exchange;
-	cfg.exchange_arg = p;
+	meeting_sit(&seat, &cfg);
 	cfg.device = device;
 	if (coll_comm_create(&r.comm, &cfg) != COLL_OK || !make_room(&r) || coll_barrier(r.comm, NULL) != COLL_OK) {
 		fprintf(stderr, "%s\n", coll_last_error(r.comm)->message);
@@ -434,15 +414,14 @@ static void *be_rank(void *arg)
 
 static void processes_have_two_ranks_each(void)
 {
-	struct board *board = mmap(NULL, sizeof(*board), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	struct meeting *m = meeting_page(sizeof(*m));
 	pid_t child[PROCESSES];
 
-	REQUIRE(board != MAP_FAILED);
 	fflush(NULL);
 	for (int k = 0; k < PROCESSES; k++) {
 		child[k] = fork();
 		if (child[k] == 0) {
-			struct place places[2] = {{board, 2 * k, false}, {board, 2 * k + 1, false}};
+			struct place places[2] = {{m, 2 * k, false}, {m, 2 * k + 1, false}};
 			pthread_t other;
 
 			pthread_create(&other, NULL, be_rank, &places[1]);
@@ -457,7 +436,7 @@ static void processes_have_two_ranks_each(void)
 		waitpid(child[k], &status, 0);
 		CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0, "process %d: %d", k, status);
 	}
-	munmap(board, sizeof(*board));
+	munmap(m, sizeof(*m));
 }
 
 PROGRAM(mapped, "")

@@ -4,95 +4,39 @@
  *
  * usage: ranks FILE-OF-THE-STAND-IN [PART-OF-A-TEST'S-NAME]
  */
-#define PLAIN_OWN_MAIN
 #include "tests/plain.h"
 
-#include <poll.h>
-#include <stdatomic.h>
 #include <stddef.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include "coll/coll.h"
 #include "core/comm.h"
 #include "device/kernels.h"
 #include "tests/cuda/driver.h"
+#include "tests/cuda/job.h"
 #include "tests/multi/thread_ranks.h"
-
-enum { PROCESSES = 3, INFO_MAX = 8192 };
 
 /* ---- Processes ---- */
 
-/* What the processes of a job share. */
-struct board {
-	atomic_int come, right;
-	char info[PROCESSES][INFO_MAX];
-};
+enum { PROCESSES = 3 };
 
-struct place {
-	struct board *board;
-	int rank;
-};
-
-static int exchange(void *arg, const void *mine, void *all, size_t len_bytes)
+static void has_its_device(struct job_rank *r)
 {
-	struct place *p = arg;
-
-	if (len_bytes > INFO_MAX)
-		return 1;
-	memcpy(p->board->info[p->rank], mine, len_bytes);
-	atomic_fetch_add(&p->board->come, 1);
-	for (int i = 0; i < 60000 && atomic_load(&p->board->come) < PROCESSES; i++)
-		poll(NULL, 0, 1);
-	for (size_t r = 0; r < PROCESSES; r++)
-		memcpy((char *)all + r * len_bytes, p->board->info[r], len_bytes);
-	return 0;
-}
-
-/* 0: as expected. */
-static int be_rank(struct place p, const char *device, const char *name)
-{
-	coll_config cfg = COLL_CONFIG_INIT;
-	coll_comm *comm = NULL;
-	const struct coll_device *d;
-	bool right;
-
-	cfg.rank = p.rank;
-	cfg.size = PROCESSES;
-	cfg.exchange = exchange;
-	cfg.exchange_arg = &p;
-	cfg.device = device;
-	if (coll_comm_create(&comm, &cfg) != COLL_OK)
-		return 1;
-	d = comm->ctx->device;
-	right = (d ? strcmp(d->name, name) == 0 : !name) && comm->facts.devices && sum_once(comm) == COLL_OK;
-	right = coll_comm_destroy(&comm) == COLL_OK && right;
-	return !right;
-}
-
-static void hosts_and_devices_share_a_communicator(void)
-{
-	static const char *const devices[PROCESSES] = {"host", "cuda", "cuda"};
 	static const char *const names[PROCESSES] = {NULL, "cuda:1", "cuda:0"}; /* of two, by the local rank */
-	struct board *board = mmap(NULL, sizeof(*board), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	pid_t child[PROCESSES];
+	const struct coll_device *d = r->comm->ctx->device;
 
-	REQUIRE(board != MAP_FAILED);
-	fflush(NULL);
-	for (int r = 0; r < PROCESSES; r++) {
-		child[r] = fork();
-		if (child[r] == 0)
-			_exit(be_rank((struct place){board, r}, devices[r], names[r]));
-	}
-	for (int r = 0; r < PROCESSES; r++) {
-		int status = -1;
+	if ((d ? !names[r->rank] || strcmp(d->name, names[r->rank]) != 0 : names[r->rank] != NULL) ||
+	    !r->comm->facts.devices)
+		job_wrong(r, "its device is %s", d ? d->name : "none");
+	job_ok(r, sum_once(r->comm), "a sum");
+	job_ok(r, coll_comm_destroy(&r->comm), "the end");
+}
 
-		waitpid(child[r], &status, 0);
-		CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0, "rank %d: %d", r, status);
-	}
-	munmap(board, sizeof(*board));
+TEST(ranks, hosts_and_devices_share_a_communicator)
+{
+	static const char *const environment[] = {"COLL_DEVICE", "cuda", "COLL_DEVICE@0", "host", NULL};
+
+	job_run(PROCESSES, has_its_device, NULL, environment, 60);
 }
 
 /* ---- Threads ---- */
@@ -139,7 +83,7 @@ static void host_ranks_load_no_driver(void)
 	CHECK(!file, "somebody has loaded the driver");
 }
 
-static void host_ranks_call_no_driver(void)
+TEST(ranks, host_ranks_call_no_driver)
 {
 	coll_comm *comms[2], *device = NULL;
 	long before;
@@ -191,7 +135,7 @@ static void use_device(coll_comm **comm, int rank, void *arg)
 	CHECK(coll_comm_destroy(comm) == COLL_OK);
 }
 
-static void ranks_have_their_devices(void)
+TEST(ranks, ranks_have_their_devices)
 {
 	static const struct {
 		const char *device, *names[3];
@@ -206,7 +150,7 @@ static void ranks_have_their_devices(void)
 }
 
 /* All that a communicator takes of the driver comes back. */
-static void nothing_is_left(void)
+TEST(ranks, nothing_is_left)
 {
 	static const char *const pairs[][2] = {{"cuDevicePrimaryCtxRetain", "cuDevicePrimaryCtxRelease"},
 	                                       {"cuModuleLoadData", "cuModuleUnload"},
@@ -250,26 +194,17 @@ static void shorter_configurations_are_accepted(void)
 	CHECK(coll_comm_create(&comm, &cfg) == COLL_ERR_CONFIG);
 }
 
-int main(int argc, char **argv)
+PROGRAM(ranks, "FILE-OF-THE-STAND-IN")
 {
-	static const struct plain_case host[] = {PLAIN_CASE(host_ranks_load_no_driver),
-	                                         PLAIN_CASE(shorter_configurations_are_accepted)};
-	static const struct plain_case cases[] = {PLAIN_CASE(hosts_and_devices_share_a_communicator),
-	                                          PLAIN_CASE(host_ranks_call_no_driver),
-	                                          PLAIN_CASE(ranks_have_their_devices), PLAIN_CASE(nothing_is_left)};
-
 	if (argc < 2)
-		return 2;
+		return -1;
 	driver_path = argv[1];
 	unsetenv("CUDA_VISIBLE_DEVICES");
 	unsetenv("COLL_DEVICE");
 	setenv("SOFTCUDA_DEVICES", "2", 1);
 	setenv("COLL_CUDA_LIBRARY", driver_path, 1);
 	setenv("COLL_DEBUG", "warn", 1);
-	plain_run_cases("ranks", host, sizeof(host) / sizeof(host[0]), argv[2]);
-	if (coll_kernels_ptx())
-		plain_run_cases("ranks", cases, sizeof(cases) / sizeof(cases[0]), argv[2]);
-	else
-		plain_skip_all("this build has no kernels");
-	return plain_summary();
+	PLAIN_RUN(host_ranks_load_no_driver); /* first: none is loaded */
+	PLAIN_RUN(shorter_configurations_are_accepted);
+	return coll_kernels_ptx() ? 2 : plain_skip_all("this build has no kernels");
 }
