@@ -31,6 +31,7 @@ struct end {
 	struct coll_process_id self;
 	coll_status gone; /* OK: it can be reached */
 	int kind, service_fd;
+	uint64_t unreachable_ms;
 	struct down down[DOWN_MAX];
 	int ndown;
 };
@@ -151,7 +152,7 @@ void sim_links_cut(struct sim_process *p)
 {
 	for (struct end *e = ends; e; e = e->next)
 		if (e->process == p && e->kind == TCP && e->loop)
-			sim_at(sim_now_ns() + 1000 * MS + sim_below(50 * MS), host_gone, e);
+			sim_at(sim_now_ns() + e->unreachable_ms * MS + sim_below(50 * MS), host_gone, e);
 }
 
 /* ---- The table ---- */
@@ -172,6 +173,9 @@ static coll_status open_kind(const struct coll_transport_env *env, void **inst, 
 		return st;
 	}
 	*e = (struct end){.next = ends, .loop = *inst, .process = sim_process_self(), .self = env->self, .kind = kind};
+	e->unreachable_ms = (uint64_t)atoi(env->setting(env->ctx, "COLL_UNREACHABLE_MS"));
+	if (e->unreachable_ms > (uint64_t)atoi(env->setting(env->ctx, "COLL_TIMEOUT_MS")))
+		e->unreachable_ms = (uint64_t)atoi(env->setting(env->ctx, "COLL_TIMEOUT_MS"));
 	e->service_fd = coll_net->eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
 	ends = e;
 	return COLL_OK;

@@ -8,7 +8,7 @@
 
 #include "sim/jobs/machine.h"
 
-/* The host of this process is out of reach: links of tcp with it end in a second. */
+/* The host of this process is out of reach: links of tcp with it end when COLL_UNREACHABLE_MS is over. */
 void sim_links_cut(struct sim_process *p);
 
 #endif

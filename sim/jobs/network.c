@@ -414,6 +414,21 @@ static int net_getsockname(int fd, struct sockaddr *address, socklen_t *len_byte
 	return 0;
 }
 
+static int net_getpeername(int fd, struct sockaddr *address, socklen_t *len_bytes)
+{
+	const struct file *f = file_of(fd);
+	const struct sockaddr_in in = {.sin_family = AF_INET,
+	                               .sin_addr.s_addr =
+	                                       htonl(0x0a000000u | (f->peer ? (uint32_t)host_of(f->peer->owner) : 0))};
+
+	if (!f->peer || f->family == AF_UNIX) {
+		errno = ENOTCONN;
+		return -1;
+	}
+	memcpy(address, &in, *len_bytes < sizeof(in) ? *len_bytes : sizeof(in));
+	return 0;
+}
+
 static int net_getsockopt(int fd, int level, int option, void *value, socklen_t *len_bytes)
 {
 	struct file *f = file_of(fd);
@@ -879,6 +894,7 @@ static const struct coll_net simulated = {
         .accept = net_accept,
         .connect = net_connect,
         .getsockname = net_getsockname,
+        .getpeername = net_getpeername,
         .getsockopt = net_getsockopt,
         .setsockopt = net_setsockopt,
         .send = net_send,

@@ -54,6 +54,12 @@ coll_status coll_settings_load(struct coll_settings *s, const coll_config *cfg, 
  * rows when the environment had them. */
 const char *coll_settings_text(const struct coll_settings *s, const char *name);
 
+/* How long a host may be out of reach: COLL_UNREACHABLE_MS, and no longer than COLL_TIMEOUT_MS. */
+static inline int coll_settings_unreachable_ms(const struct coll_settings *s)
+{
+	return s->unreachable_ms < s->timeout_ms ? s->unreachable_ms : s->timeout_ms;
+}
+
 /* A size with an optional suffix K, M, G; false: the text is none. */
 bool coll_size_parse(const char *text, size_t *value);
 

@@ -9,6 +9,7 @@
  * compared at creation); LOCAL rows may differ.
  */
 ROW(INT, LOCAL, timeout_ms, "COLL_TIMEOUT_MS", "30000", "a peer that does not answer for this long is an error")
+ROW(INT, LOCAL, unreachable_ms, "COLL_UNREACHABLE_MS", "10000", "a host that cannot be reached for this long is an error; not longer than COLL_TIMEOUT_MS")
 ROW(INT, LOCAL, arrival_timeout_ms, "COLL_ARRIVAL_TIMEOUT_MS", "600000", "a live peer that does not enter the call for this long is an error")
 ROW(INT, LOCAL, create_timeout_ms, "COLL_CREATE_TIMEOUT_MS", "60000", "creation must finish within this time")
 ROW(TEXT, LOCAL, debug, "COLL_DEBUG", "warn", "log level: error, warn, info, debug")

@@ -6,7 +6,8 @@
  *   ROW(name, milliseconds, bound, why)
  *
  * bound: the promise that limits the delay.
- *   DEATH    a dead or unreachable process is an error in less than 2 s
+ *   DEATH    a process that certainly ended is an error in less than 2 s
+ *   UNREACHABLE  a host out of reach is an error within 1 s after COLL_UNREACHABLE_MS
  *   TIMEOUT  silence and lateness: the delay is short beside COLL_TIMEOUT_MS
  *   CREATE   creation ends within COLL_CREATE_TIMEOUT_MS
  *   RETURN   how long a call, a failure or the end of a communicator keeps its caller
@@ -44,7 +45,7 @@ ROW(DEVICE_NAPS, 1, PACE, "for 20 looks at the words of a device, which wakes no
 ROW(DEVICE_LOOK, 50, PACE, "between questions to the driver whether the device has failed")
 
 /* Control plane: src/control. */
-ROW(CONTROL_HANDSHAKE, 1500, DEATH, "for an outgoing control link to be proved")
+ROW(CONTROL_HANDSHAKE, 1500, UNREACHABLE, "for one address to accept a control connection, then another is tried")
 ROW(CONTROL_PROBE, 700, DEATH, "the same of the connection of a liveness check, which has LIVENESS in all")
 ROW(CONTROL_STRANGER, 5000, STRANGER, "for an incoming control link to be proved")
 ROW(CONTROL_LISTEN_AGAIN, 100, PACE, "without a descriptor for a control link")
@@ -55,12 +56,11 @@ ROW(CONTROL_TELL, 1000, DEATH, "first moments of a job: a failing rank waits for
 ROW(CONTROL_FLUSH_LOOK, 1, PACE, "between looks at links that have something left to send")
 ROW(CONTROL_CLOSE, 100, RETURN, "at the end of a context: for the goodbyes to leave")
 ROW(CONTROL_IDLE, 1000, PACE, "between looks of a service thread for which nothing is due")
-ROW(CONTROL_IDLE_PROBE, 1000, DEATH, "idle control links: probe of the kernel; whole seconds")
-ROW(CONTROL_UNACKNOWLEDGED, 1200, DEATH, "TCP_USER_TIMEOUT of control links: the host does not acknowledge")
-ROW(KEEPALIVE, 200, DEATH, "between keepalives on an idle control link, so that lost packets are sent again in time")
+ROW(CONTROL_IDLE_PROBE, 1000, UNREACHABLE, "idle control links: probe of the kernel; whole seconds")
+ROW(KEEPALIVE, 200, UNREACHABLE, "between keepalives on an idle control link, so that lost packets are sent again in time")
 ROW(KEEPALIVE_SILENT, 3000, PACE, "no keepalive to a process that has said nothing for so long: its buffer would fill")
 ROW(LIVENESS, 1000, DEATH, "for an answer of a process whose link ended; only then it counts as left or silent")
-ROW(LIVENESS_UNREACHED, 200, DEATH, "the same if its host stopped acknowledging, which took CONTROL_UNACKNOWLEDGED")
+ROW(LIVENESS_UNREACHED, 200, UNREACHABLE, "the same if its host stopped acknowledging, which took COLL_UNREACHABLE_MS")
 ROW(LIVENESS_RECONNECT, 20, PACE, "between connections of a liveness check")
 ROW(PING, 250, TIMEOUT, "between pings to a rank that a call waits for")
 ROW(PING_KEPT, 1500, PACE, "a ping is repeated for so long after the last wait that asked for it")
@@ -69,7 +69,7 @@ ROW(PING_KEPT, 1500, PACE, "a ping is repeated for so long after the last wait t
 ROW(PING_AFTER, 250, DEATH, "a wait that has not moved for so long asks the rank it waits for")
 ROW(SETTLE, 100, DEATH, "before a death is reported: for the note of a better informed rank")
 ROW(CAUSE, 1200, DEATH, "a run ended with its link: for the note of the cause, which may take LIVENESS")
-ROW(CAUSE_UNREACHED, 500, DEATH, "the same if tcp found the host unreachable, which took TCP_UNACKNOWLEDGED")
+ROW(CAUSE_UNREACHED, 500, UNREACHABLE, "the same if tcp found the host unreachable, which took COLL_UNREACHABLE_MS")
 ROW(CAUSE_QUESTION, 1200, TIMEOUT, "for the sender of a frame of another call to say what it called")
 ROW(LEFT, 1000, TIMEOUT, "since the goodbye of a rank that a call waits for")
 ROW(CHAIN, 3000, TIMEOUT, "before a warning: for the ranks that a late rank waits for to say why")
@@ -116,14 +116,14 @@ ROW(SHM_PUSH_CLAIM, 20, RETURN, "for a sender that fills memory of ours to end, 
 
 /* tcp. */
 ROW(TCP_HANDSHAKE, 5000, STRANGER, "for an incoming connection to be proved")
-ROW(TCP_CONNECT, 1900, DEATH, "for the only address of a process to accept")
-ROW(TCP_CONNECT_FIRST, 600, DEATH, "the same of one address of several, first round")
+ROW(TCP_CONNECT, 1900, UNREACHABLE, "for the only address of a process to accept a connection, then it is tried again")
+ROW(TCP_CONNECT_FIRST, 600, UNREACHABLE, "the same of one address of several, first round")
 ROW(TCP_NO_DESCRIPTOR, 1000, DEATH, "without a descriptor to connect with; then the link fails")
-ROW(TCP_AGAIN, 30, PACE, "after BUSY, or after the peer dropped a handshake")
+ROW(TCP_AGAIN, 30, PACE, "after BUSY, a handshake that the peer dropped, or a round in which no address accepted")
 ROW(TCP_TICK_PENDING, 100, PACE, "between looks while something has a deadline")
-ROW(TCP_TICK_REMOTE, 100, DEATH, "between looks while a link leaves this machine")
+ROW(TCP_TICK_REMOTE, 100, UNREACHABLE, "between looks while a link leaves this machine")
 ROW(TCP_TICK_DEAF, 100, DEATH, "between looks while the service thread is not woken by some link")
-ROW(TCP_UNACKNOWLEDGED, 1000, DEATH, "data in flight and no acknowledgement: the host is unreachable")
+ROW(TCP_UNACKNOWLEDGED, 1000, DEATH, "data in flight on one socket of several and no acknowledgement: it is lost")
 ROW(TCP_FINI, 90, RETURN, "at the end of an instance: for queued bytes to leave")
 
 /* rdma. */

@@ -7,7 +7,6 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <ifaddrs.h>
-#include <net/if.h>
 #include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,6 +15,7 @@
 #include <unistd.h>
 
 #include "base/fork.h"
+#include "base/ips.h"
 
 enum { BACKLOG = 4096 };
 
@@ -195,58 +195,31 @@ bool coll_places_unpack(struct coll_places *p, const unsigned char *buf, size_t 
 	return true;
 }
 
-/* COLL_INTERFACE: "a,b" names what may be used, "^a,b" what may not. */
-static bool interface_wanted(const char *filter, const char *name)
+static void add(struct coll_places *p, const struct coll_ip *ip)
 {
-	const bool exclude = *filter == '^';
-	bool listed = false;
+	struct coll_address a = {.len = 0};
 
-	if (!*filter)
-		return true;
-	for (const char *p = filter + exclude; *p;) {
-		const size_t n = strcspn(p, ",");
-
-		listed |= strlen(name) == n && memcmp(p, name, n) == 0;
-		p += n + (p[n] == ',');
-	}
-	return listed != exclude;
-}
-
-static bool usable(const struct ifaddrs *i, const char *filter, bool loopback)
-{
-	const struct sockaddr_in6 *six = (const struct sockaddr_in6 *)i->ifa_addr;
-
-	if (!i->ifa_addr || !(i->ifa_flags & IFF_UP) || !!(i->ifa_flags & IFF_LOOPBACK) != loopback)
-		return false;
-	if (i->ifa_addr->sa_family == AF_INET6)
-		return !IN6_IS_ADDR_LINKLOCAL(&six->sin6_addr) && interface_wanted(filter, i->ifa_name);
-	return i->ifa_addr->sa_family == AF_INET && interface_wanted(filter, i->ifa_name);
-}
-
-static void add_interfaces(const struct ifaddrs *list, const char *filter, bool loopback, struct coll_places *p)
-{
-	struct coll_address a;
-
-	for (const struct ifaddrs *i = list; i; i = i->ifa_next) {
-		if (!usable(i, filter, loopback))
-			continue;
-		memset(&a, 0, sizeof(a));
-		a.len = i->ifa_addr->sa_family == AF_INET ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6);
-		memcpy(&a.at, i->ifa_addr, a.len);
-		coll_places_add(p, &a);
-	}
+	a.len = coll_ip_to(ip, 0, &a.at);
+	coll_places_add(p, &a);
 }
 
 void coll_places_local(const struct coll_settings *settings, bool loopback, struct coll_places *p)
 {
-	struct ifaddrs *list = NULL;
+	struct coll_ips ips;
+	struct ifaddrs *all = NULL;
 
-	if (getifaddrs(&list) < 0)
+	if (getifaddrs(&all) < 0)
 		return;
-	add_interfaces(list, settings->interface, false, p);
-	if (loopback)
-		add_interfaces(list, "", true, p);
-	freeifaddrs(list);
+	coll_ips_read(&ips, all, settings->interface);
+	for (unsigned i = 0; i < ips.count; i++)
+		if (!ips.at[i].loopback)
+			add(p, &ips.at[i]);
+	/* The children of a rank may be on its host, whatever others are to use. */
+	coll_ips_read(&ips, all, "");
+	for (unsigned i = 0; loopback && i < ips.count; i++)
+		if (ips.at[i].loopback)
+			add(p, &ips.at[i]);
+	freeifaddrs(all);
 }
 
 coll_status coll_port_range(const struct coll_settings *settings, uint16_t *first, uint16_t *last,

@@ -18,7 +18,7 @@ struct coll_address {
 	socklen_t len;
 };
 
-enum { COLL_PLACES_MAX = 6, COLL_PLACES_BYTES = 160 };
+enum { COLL_PLACES_MAX = 72, COLL_PLACES_BYTES = 1300 };
 
 /* Several ways to one listener, best first. */
 struct coll_places {
@@ -44,9 +44,7 @@ size_t coll_places_pack(const struct coll_places *p, unsigned char *buf, size_t 
 /* False when the bytes make no sense. */
 bool coll_places_unpack(struct coll_places *p, const unsigned char *buf, size_t len_bytes);
 
-/* Addresses of this host's interfaces that are up, filtered by COLL_INTERFACE;
- * loopback last and only if wanted. Link-local addresses are left out: they mean
- * nothing without an interface. */
+/* Addresses of this host in the order of base/ips.h, filtered by COLL_INTERFACE; loopback last and only if wanted. */
 void coll_places_local(const struct coll_settings *settings, bool loopback, struct coll_places *p);
 
 /* COLL_PORT_RANGE; 0, 0 when empty. */

@@ -11,6 +11,7 @@
 
 #include "base/config.h"
 #include "base/error.h"
+#include "base/ips.h"
 #include "coll/coll.h"
 
 /* What the launcher (or the caller) says. */
@@ -30,7 +31,9 @@ struct coll_identity {
 	        job_key[2]; /* shared secret: from COLL_JOB_KEY, the unique id, or derived from the launcher's job id */
 	bool root_ports;    /* root_port may be taken or is 0: ports derived from job_key are tried too */
 	char publish[8];    /* "pmi", "pmix": rank 0 publishes its address there, "" elsewhere */
-	uint64_t begun_ns;  /* when the creation began, which is to end create_timeout_ms later; 0: with the exchange */
+	/* Enter into what this rank brings the address of its own over which it has met the root; NULL: not wanted. */
+	void (*met)(void *mine, const struct coll_ip *own);
+	uint64_t begun_ns; /* when the creation began, which is to end create_timeout_ms later; 0: with the exchange */
 };
 
 #endif

@@ -245,7 +245,7 @@ static coll_status prepare(const coll_config *cfg, const struct coll_identity *i
 }
 
 coll_status coll_bootstrap_exchange(const coll_config *cfg, const struct coll_settings *settings,
-                                    const struct coll_identity *id, const void *mine, void *all, size_t len_bytes,
+                                    const struct coll_identity *id, void *mine, void *all, size_t len_bytes,
                                     struct coll_error_box *err)
 {
 	const uint64_t begun_ns = id->begun_ns ? id->begun_ns : coll_clock_ns();
@@ -256,6 +256,7 @@ coll_status coll_bootstrap_exchange(const coll_config *cfg, const struct coll_se
 	        .deadline_ns = begun_ns + (uint64_t)settings->create_timeout_ms * 1000000u,
 	        .settings = settings,
 	        .mine = mine,
+	        .met = id->met,
 	        .all = all,
 	        .len_bytes = len_bytes,
 	        .listener = {-1, -1},

@@ -13,7 +13,7 @@
  * that did not connect. May be called once per identity.
  */
 coll_status coll_bootstrap_exchange(const coll_config *cfg, const struct coll_settings *settings,
-                                    const struct coll_identity *id, const void *mine, void *all, size_t len_bytes,
+                                    const struct coll_identity *id, void *mine, void *all, size_t len_bytes,
                                     struct coll_error_box *err);
 
 #endif

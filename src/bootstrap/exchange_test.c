@@ -484,5 +484,11 @@ TEST(exchange, host_ids)
 	CHECK(strcmp(one, two) == 0 && strlen(one) > 10, "%s %s", one, two);
 	strcpy(s.host_id, "mars");
 	coll_bootstrap_host_id(&s, one, sizeof(one));
-	CHECK(strcmp(one, "mars") == 0);
+	coll_bootstrap_host_id(&s, two, sizeof(two));
+	CHECK(strncmp(one, "mars/", 5) == 0 && strcmp(one, two) == 0, "%s %s", one, two);
+	memset(s.host_id, 'm', sizeof(s.host_id) - 1);
+	coll_bootstrap_host_id(&s, one, 64);
+	s.host_id[200] = 'n';
+	coll_bootstrap_host_id(&s, two, 64);
+	CHECK(strcmp(one, two) != 0, "long names that differ at their ends");
 }

@@ -34,13 +34,26 @@ void coll_bootstrap_host_id(const struct coll_settings *settings, char *buf, siz
 	struct stat net = {0};
 
 	if (settings && settings->host_id[0]) {
-		snprintf(buf, len_bytes, "%s", settings->host_id);
+		/* Abstract sockets, over which memory is handed, end with the network namespace. */
+		const uint64_t space = coll_bootstrap_name_space();
+
+		snprintf(buf, len_bytes, "%.20s/%016llx/%016llx", settings->host_id,
+		         (unsigned long long)coll_hash_bytes(5, settings->host_id, strlen(settings->host_id)),
+		         (unsigned long long)space);
 		return;
 	}
 	boot_id(boot, sizeof(boot));
 	gethostname(name, sizeof(name) - 1);
 	(void)stat("/proc/self/ns/net", &net);
 	snprintf(buf, len_bytes, "%s/%s/%lx", boot, name, (unsigned long)net.st_ino);
+}
+
+uint64_t coll_bootstrap_name_space(void)
+{
+	char text[32];
+	const ssize_t n = readlink("/proc/self/ns/net", text, sizeof(text));
+
+	return n > 0 ? coll_hash_bytes(coll_bootstrap_machine(), text, (size_t)n) : 0;
 }
 
 uint64_t coll_bootstrap_machine(void)

@@ -10,6 +10,9 @@
  * (boot id and namespaces; COLL_HOST_ID overrides). */
 void coll_bootstrap_host_id(const struct coll_settings *settings, char *buf, size_t len_bytes);
 
+/* Equal on processes of one network namespace; 0: unknown. */
+uint64_t coll_bootstrap_name_space(void);
+
 /* Equal on processes that share cores, containers of one machine too, whatever COLL_HOST_ID says. */
 uint64_t coll_bootstrap_machine(void);
 

@@ -411,6 +411,16 @@ void coll_rendezvous_host(const struct coll_rendezvous_point *how)
 	meet_root(how, NULL); /* the ranks learn of a failure and report it */
 }
 
+void rendezvous_met(const struct coll_rendezvous_point *how, int fd, void *mine)
+{
+	struct coll_address own = {.len = sizeof(own.at)};
+	struct coll_ip ip;
+
+	if (how->met && getsockname(fd, (struct sockaddr *)&own.at, &own.len) == 0 &&
+	    coll_ip_from(&ip, (const struct sockaddr *)&own.at) && !ip.loopback)
+		how->met(mine, &ip);
+}
+
 const char *rank_name(char buf[32], int rank)
 {
 	if (rank == COLL_RENDEZVOUS_HOST)

@@ -12,6 +12,7 @@
 
 #include "base/config.h"
 #include "base/error.h"
+#include "base/ips.h"
 #include "bootstrap/address.h"
 
 enum { COLL_RENDEZVOUS_PORTS = 17, COLL_RENDEZVOUS_LISTENERS = 2 };
@@ -31,7 +32,8 @@ struct coll_rendezvous_point {
 	uint64_t deadline_ns; /* coll_clock_ns() */
 	const struct coll_settings *settings;
 
-	const void *mine;
+	void *mine;
+	void (*met)(void *mine, const struct coll_ip *own); /* or NULL */
 	void *all;
 	size_t len_bytes;
 
@@ -56,6 +58,9 @@ coll_status coll_rendezvous(const struct coll_rendezvous_point *how, struct coll
 /* Host a meeting: hand all ranks what each of them brings. The time limit is the shortest of theirs, and
  * begins when the first has come. */
 void coll_rendezvous_host(const struct coll_rendezvous_point *how);
+
+/* This end of a connection that has met the other side: an address of this rank that works. mine: what it brings. */
+void rendezvous_met(const struct coll_rendezvous_point *how, int fd, void *mine);
 
 /* "rank 3"; "the maker of the id" for COLL_RENDEZVOUS_HOST. */
 const char *rank_name(char buf[32], int rank);

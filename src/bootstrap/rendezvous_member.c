@@ -123,6 +123,7 @@ static bool introduce(struct member *m)
 	m->introduced = true;
 	if (m->phase == SEEK_PARENT)
 		return coll_wire_send(&m->up, FRAME_ATTACH, &in, sizeof(in), NULL, 0);
+	rendezvous_met(m->rendezvous.how, m->up.fd, m->rendezvous.how->mine);
 	own_places(m, &p);
 	in.places_bytes = (uint32_t)coll_places_pack(&p, buf + sizeof(in), COLL_PLACES_BYTES);
 	memcpy(buf, &in, sizeof(in));

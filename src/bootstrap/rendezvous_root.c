@@ -266,6 +266,8 @@ static bool newcomer(void *role, struct coll_wire *w, const struct coll_wire_fra
 		return false;
 	}
 	enter(o, &in, f->body + sizeof(in), f->body + head);
+	if (!o->how.hosted)
+		rendezvous_met(&o->how, w->fd, o->how.all);
 	if (in.adopt || o->guests[in.rank].parent == o->how.rank) {
 		coll_wire_take(w, f);
 		return keep(o, w, (int)in.rank);

@@ -442,6 +442,14 @@ static coll_status configure(const coll_config **cfg, coll_config *whole, int lo
 	return st;
 }
 
+static void met(void *mine, const struct coll_ip *own)
+{
+	struct coll_peer_info *info = mine;
+
+	info->met = *own;
+	info->has_met = 1;
+}
+
 /* Open the context of this rank, and exchange peer infos with all others. */
 static coll_status open_job(const coll_config *cfg, const struct coll_settings *settings,
                             const struct coll_device_choice *device, struct coll_context **out,
@@ -450,6 +458,8 @@ static coll_status open_job(const coll_config *cfg, const struct coll_settings *
 	struct coll_identity id = {.rank = -1};
 	struct coll_peer_info *peer_infos = NULL;
 	coll_status st = coll_bootstrap_probe(cfg, settings, &id, err);
+
+	id.met = met;
 
 	if (st == COLL_OK)
 		coll_device_locate(device, settings->cuda_library, id.rank, id.local_rank, id.device);

@@ -23,7 +23,7 @@ const struct coll_opened_transport *coll_comm_facts_transport(const struct coll_
 		bool everyone = true;
 
 		for (int r = 0; r < comm->size && everyone; r++)
-			everyone = coll_comm_peer_info(comm, r)->transport[w->position].len_bytes > 0;
+			everyone = coll_peer_info_has(coll_comm_peer_info(comm, r), w->position);
 		if (everyone && (!crossing || w->caps.cross_host) && !best)
 			best = w;
 	}

@@ -44,6 +44,7 @@ static coll_status check_number(const struct number *n, struct coll_error_box *e
 static coll_status check_numbers(const struct coll_settings *s, struct coll_error_box *err)
 {
 	const struct number numbers[] = {{"COLL_TIMEOUT_MS", s->timeout_ms, 1, INT_MAX},
+	                                 {"COLL_UNREACHABLE_MS", s->unreachable_ms, 1, INT_MAX},
 	                                 {"COLL_ARRIVAL_TIMEOUT_MS", s->arrival_timeout_ms, 1, INT_MAX},
 	                                 {"COLL_CREATE_TIMEOUT_MS", s->create_timeout_ms, 1, INT_MAX},
 	                                 {"COLL_WARN_MS", s->warn_ms, 0, INT_MAX},

@@ -131,6 +131,32 @@ static void env_link_down(void *ctx, const struct coll_process_id *peer, coll_st
 	coll_control_tell(c->control, &n);
 }
 
+/* The address of a process over which it met the others. */
+static bool env_met(void *ctx, const struct coll_process_id *peer, struct coll_ip *ip)
+{
+	struct coll_context *c = ctx;
+	const int process = c->processes ? process_of(c, peer) : -1;
+
+	if (process < 0 || !c->peer_infos[process].has_met)
+		return false;
+	*ip = c->peer_infos[process].met;
+	return true;
+}
+
+/* A link that is being opened now counts: the next question comes soon. */
+static bool env_linked(void *ctx, int process)
+{
+	struct coll_context *c = ctx;
+	const struct coll_process *p = &c->processes[process];
+	bool up;
+
+	if (pthread_mutex_trylock(&c->links_lock) != 0)
+		return true;
+	up = p->link && p->opened->table.link_status(p->link) == COLL_OK;
+	pthread_mutex_unlock(&c->links_lock);
+	return up;
+}
+
 /* ---- Open ---- */
 
 /* The position of a transport in the list "shm,tcp"; -1: it is absent. An empty list means the
@@ -170,6 +196,15 @@ static coll_status check_list(const char *list, struct coll_error_box *err)
 	return COLL_OK;
 }
 
+/* Some is left for each of the others. */
+static size_t room_for_address(const struct coll_context *c)
+{
+	const size_t others = (size_t)(COLL_TRANSPORTS - c->ntransports - 1) * COLL_PEER_INFO_OTHER_BYTES;
+	const size_t left = sizeof(c->info.bytes) - c->info.used_bytes;
+
+	return left > others ? left - others : 0;
+}
+
 static coll_status open_transport(struct coll_context *c, const struct coll_transport *t, int position,
                                   struct coll_shared_group *group, struct coll_error_box *err)
 {
@@ -185,7 +220,8 @@ static coll_status open_transport(struct coll_context *c, const struct coll_tran
 	                                 .log = env_log,
 	                                 .link_down = env_link_down,
 	                                 .nic_mbps = env_nic_mbps,
-	                                 .nic_distance = env_nic_distance};
+	                                 .nic_distance = env_nic_distance,
+	                                 .met = env_met};
 	size_t len = 0;
 	coll_status st;
 
@@ -201,7 +237,7 @@ static coll_status open_transport(struct coll_context *c, const struct coll_tran
 	}
 	st = w->table.open(&env, &w->inst);
 	if (st == COLL_OK)
-		st = w->table.address(w->inst, c->info.transport[position].bytes, COLL_PEER_INFO_ADDRESS_BYTES, &len);
+		st = w->table.address(w->inst, c->info.bytes + c->info.used_bytes, room_for_address(c), &len);
 	if (st != COLL_OK) {
 		coll_log(&c->logger, COLL_LOG_INFO, "transport %s is not available: %s", t->name,
 		         coll_status_string(st));
@@ -215,7 +251,8 @@ static coll_status open_transport(struct coll_context *c, const struct coll_tran
 		                             : COLL_OK;
 	}
 	w->table.caps(w->inst, &w->caps);
-	c->info.transport[position].len_bytes = (uint32_t)len;
+	c->info.transport[position] = (struct coll_peer_info_part){c->info.used_bytes, (uint16_t)len};
+	c->info.used_bytes = (uint16_t)(c->info.used_bytes + len);
 	c->ntransports++;
 	return COLL_OK;
 }
@@ -264,6 +301,7 @@ static void fill_peer_info(struct coll_context *c)
 	fill_cpus(info->cpus);
 	info->process_space = coll_control_process_space();
 	info->machine = coll_bootstrap_machine();
+	info->name_space = coll_bootstrap_name_space();
 	if (c->settings.site[0])
 		info->site = coll_hash_bytes(3, c->settings.site, strlen(c->settings.site)) | 1;
 	info->site_mbps = (uint32_t)c->settings.site_rate;
@@ -348,6 +386,7 @@ coll_status coll_context_open(struct coll_context **ctx, const struct coll_conte
 	                                .answer = hooks->answer,
 	                                .alert = hooks->alert,
 	                                .needs = hooks->needs,
+	                                .linked = env_linked,
 	                                .ctx = c};
 	if (st == COLL_OK)
 		st = hooks->open(c, err);
@@ -432,11 +471,11 @@ struct coll_opened_transport *coll_context_choose(struct coll_context *ctx, int 
 		why[0] = 0;
 	for (int i = 0; i < ctx->ntransports; i++) {
 		struct coll_opened_transport *w = &ctx->transports[i];
-		uint32_t len = peer->transport[w->position].len_bytes;
+		size_t len;
+		const uint8_t *address = coll_peer_info_part(peer, peer->transport[w->position], &len);
 		char reason[96] = "not available there";
 
-		if (len > 0 && len <= COLL_PEER_INFO_ADDRESS_BYTES &&
-		    w->table.reachable(w->inst, peer->transport[w->position].bytes, len, reason, sizeof(reason)))
+		if (len > 0 && w->table.reachable(w->inst, address, len, reason, sizeof(reason)))
 			return w;
 		if (used < why_bytes)
 			used += (size_t)snprintf(why + used, why_bytes - used, "%s%s: %s", used ? "; " : "",
@@ -451,14 +490,16 @@ static coll_status open_link(struct coll_context *ctx, int process, struct coll_
 	const struct coll_peer_info *info = &ctx->peer_infos[process];
 	char why[200];
 	struct coll_opened_transport *w = coll_context_choose(ctx, process, why, sizeof(why));
+	const uint8_t *address;
+	size_t len;
 	coll_status st;
 
 	if (!w)
 		return coll_error_set(err, COLL_ERR_CONFIG,
 		                      "[COLL-1104] no transport reaches rank %d on host %.63s (%s)", process,
 		                      info->host_name, why);
-	st = w->table.link_open(w->inst, &info->id, info->transport[w->position].bytes,
-	                        info->transport[w->position].len_bytes, &p->link);
+	address = coll_peer_info_part(info, info->transport[w->position], &len);
+	st = w->table.link_open(w->inst, &info->id, address, len, &p->link);
 	if (st != COLL_OK)
 		return coll_error_set(err, st, "cannot open a %s link to rank %d on host %.63s: %s", w->table.name,
 		                      process, info->host_name, coll_status_string(st));

@@ -5,6 +5,7 @@
 #include "control/connect.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
@@ -79,21 +80,96 @@ uint64_t coll_control_hello_deadline(struct peer *p)
 	return coll_clock_ns() + ms * COLL_NS_PER_MS;
 }
 
-/* Try addresses from candidate on; false when none is left. */
+static int unreachable_ms(const struct coll_control *c)
+{
+	return coll_settings_unreachable_ms(c->env.settings);
+}
+
+/* Both in one network namespace: a refusal there comes from the kernel that knows. */
+static bool near(const struct coll_control *c, int peer, const struct coll_ips *own, const struct coll_ips *theirs)
+{
+	const uint64_t space = c->peer_infos[peer].name_space;
+
+	return space != 0 && space == c->peer_infos[c->rank].name_space && coll_ips_near(own, theirs);
+}
+
+static void read_ips(const struct coll_control *c, int peer, struct coll_ips *l)
+{
+	size_t len;
+	const uint8_t *bytes = coll_peer_info_part(&c->peer_infos[peer], c->peer_infos[peer].ips, &len);
+
+	if (!coll_ips_unpack(l, bytes, len))
+		l->count = 0;
+}
+
+/* The addresses of a peer, that which has worked first. */
+static void candidates(const struct coll_control *c, int peer, struct coll_ips *l, bool *is_near)
+{
+	const struct coll_peer_info *info = &c->peer_infos[peer];
+	const struct peer *p = &c->peers[peer];
+	struct coll_ips own;
+
+	read_ips(c, c->rank, &own);
+	read_ips(c, peer, l);
+	*is_near = near(c, peer, &own, l);
+	coll_ips_order(&own, l, info->has_met ? &info->met : NULL, *is_near);
+	for (unsigned i = 1; p->has_proved && i < l->count; i++)
+		if (coll_ip_same(&l->at[i], &p->proved)) {
+			const struct coll_ip first = l->at[i];
+
+			memmove(&l->at[1], &l->at[0], i * sizeof(l->at[0]));
+			l->at[0] = first;
+		}
+}
+
+/* Of a connection that could not be made. ip NULL: of the Unix one. */
+static void failed_at(struct coll_control *c, int peer, const struct coll_ip *ip, bool is_near, int error)
+{
+	struct peer *p = &c->peers[peer];
+	char where[64] = "its local socket";
+
+	if (ip)
+		coll_ip_text(ip, c->peer_infos[peer].control_port, where, sizeof(where));
+	snprintf(p->tried, sizeof(p->tried), "%s: %.40s", where, strerror(error));
+	p->sure |= error == ECONNREFUSED && (!ip || is_near || (p->has_proved && coll_ip_same(ip, &p->proved)));
+}
+
+/* The best is tried first in every round, then the others in turn: a round ends behind one of them that does not fail
+ * at once, so that it is not long before the best is tried again. */
+static unsigned turn_of(struct peer *p, int candidate, unsigned count)
+{
+	return candidate == 0 ? 0 : 1 + p->other++ % (count - 1);
+}
+
+/* Try addresses from candidate on; false when none is left, or the one that counts has refused. */
 static bool connect_to(struct coll_control *c, int peer, int candidate, bool asked, bool probe)
 {
 	const struct coll_peer_info *info = &c->peer_infos[peer];
-	int last = same_host(c, info) ? -1 : info->control_hosts - 1;
+	const bool by_unix = same_host(c, info);
+	bool in_progress, is_near = false;
+	struct coll_ips ips = {.count = 0};
 
-	for (; candidate <= last; candidate++) {
-		bool in_progress;
-		int fd = coll_link_connect(info, candidate, &in_progress);
+	if (!by_unix)
+		candidates(c, peer, &ips, &is_near);
+	if (!by_unix && ips.count == 0) {
+		snprintf(c->peers[peer].tried, sizeof(c->peers[peer].tried), "no address of it can be tried");
+		errno = ENETUNREACH;
+	}
+	for (; candidate < (int)ips.count && !c->peers[peer].sure; candidate++) {
+		const struct coll_ip *ip =
+		        candidate < 0 ? NULL : &ips.at[turn_of(&c->peers[peer], candidate, ips.count)];
+		const int fd = coll_link_connect(info, ip, unreachable_ms(c), &in_progress);
 		struct coll_control_link *l = fd >= 0 ? add_link(c, fd, peer) : NULL;
 
-		if (!l)
+		if (!l) {
+			failed_at(c, peer, ip, is_near, errno);
 			continue;
+		}
 		l->connecting = in_progress;
 		l->candidate = candidate;
+		if (ip)
+			l->ip = *ip;
+		l->near = is_near;
 		l->asked = asked;
 		l->probe = probe;
 		if (!in_progress)
@@ -117,7 +193,7 @@ static bool short_of(int error)
 
 static bool connect_first(struct coll_control *c, int peer, bool asked, bool probe)
 {
-	c->peers[peer].door_opened = false;
+	c->peers[peer].door_opened = c->peers[peer].sure = false;
 	errno = 0;
 	return connect_to(c, peer, same_host(c, &c->peer_infos[peer]) ? -1 : 0, asked, probe) || short_of(errno);
 }
@@ -128,14 +204,34 @@ static bool unreachable(int error)
 	       error == ENETDOWN;
 }
 
-/* None of its addresses accepts a connection. wanted: a rank waits for the process, or a liveness check
- * runs; otherwise this is only recorded. */
-static void no_entry(struct coll_control *c, int peer, bool wanted, const char *cause, int error)
+/* None of its addresses accepts a connection, and none of those that refuse had worked before: the network may come
+ * back, until the time is over. The data path may go another way. */
+static void cut_off(struct coll_control *c, int peer, bool wanted)
 {
-	if (!wanted)
-		c->peers[peer].refused |= error == ECONNREFUSED;
-	else if (unreachable(error))
-		coll_control_missing(c, peer, cause);
+	const uint64_t now = coll_clock_ns();
+	struct peer *p = &c->peers[peer];
+	char cause[160];
+
+	if (!p->cut_off_ns) {
+		p->cut_off_ns = now;
+		coll_control_say(c, COLL_LOG_INFO, "no control connection to rank %d now: %s", peer, p->tried);
+	}
+	if (!wanted || now - p->cut_off_ns < (uint64_t)unreachable_ms(c) * COLL_NS_PER_MS || p->dead ||
+	    (c->env.linked && c->env.linked(c->env.ctx, peer)))
+		return;
+	snprintf(cause, sizeof(cause), "cannot connect to it for %llu ms, last at %s",
+	         (unsigned long long)((now - p->cut_off_ns) / COLL_NS_PER_MS), p->tried);
+	p->unreached = true;
+	coll_control_missing(c, peer, cause);
+}
+
+/* wanted: a rank waits for the process, or a liveness check runs; otherwise a refusal is only recorded. */
+static void no_entry(struct coll_control *c, int peer, bool wanted, const char *cause)
+{
+	if (!c->peers[peer].sure)
+		cut_off(c, peer, wanted);
+	else if (!wanted)
+		c->peers[peer].refused = true;
 	else
 		coll_control_gone(c, peer, cause);
 }
@@ -145,22 +241,24 @@ void coll_control_open_link(struct coll_control *c, int peer, bool asked)
 	if (coll_control_find_link(c, peer) || peer == c->rank || c->peers[peer].dead)
 		return;
 	if (!connect_first(c, peer, asked, false))
-		no_entry(c, peer, asked, "its process no longer listens", errno);
+		no_entry(c, peer, asked, "its process no longer listens");
 }
 
 void coll_control_probe(struct coll_control *c, int peer)
 {
 	if (!connect_first(c, peer, false, true))
-		no_entry(c, peer, true, c->peers[peer].cause, errno);
+		no_entry(c, peer, true, c->peers[peer].cause);
 }
 
 /* A link failed before or after its handshake. A peer that accepts and closes the connection before the
- * handshake completes lives: its listener is overloaded, and keep_links and send_pings try again. A refused
- * connection or an unreachable peer means death. The end of an authenticated link starts a liveness check. */
+ * handshake completes lives: its listener is overloaded, and keep_links and send_pings try again. A connection that is
+ * refused where one had worked means death. The end of an authenticated link starts a liveness check. */
 void coll_control_broken(struct coll_control *c, struct coll_control_link *l, const char *cause, int error)
 {
 	const int peer = l->peer, next = l->candidate + 1;
-	const bool was_ready = l->ready, bye = l->bye, asked = l->asked, probe = l->probe, inbound = l->inbound;
+	const struct coll_ip ip = l->ip;
+	const bool was_ready = l->ready, connecting = l->connecting, is_near = l->near, bye = l->bye, asked = l->asked,
+	           probe = l->probe, inbound = l->inbound;
 
 	coll_control_drop_link(c, l);
 	if (peer < 0 || bye || c->closing)
@@ -168,12 +266,14 @@ void coll_control_broken(struct coll_control *c, struct coll_control_link *l, co
 	if (was_ready) {
 		coll_control_suspect(c, peer, cause, unreachable(error) ? COLL_SUSPECT_TIMEOUT : COLL_SUSPECT_CONTROL);
 	} else if (!inbound) {
+		if (connecting && error)
+			failed_at(c, peer, next > 0 ? &ip : NULL, is_near, error);
 		errno = 0;
-		if ((next > 0 && connect_to(c, peer, next, asked, probe)) || short_of(errno))
+		if ((next == 1 && connect_to(c, peer, next, asked, probe)) || short_of(errno))
 			return;
 		if (!c->peers[peer].door_opened)
 			no_entry(c, peer, asked || probe,
-			         probe && c->peers[peer].cause[0] ? c->peers[peer].cause : cause, error);
+			         probe && c->peers[peer].cause[0] ? c->peers[peer].cause : cause);
 	}
 }
 
@@ -225,6 +325,8 @@ void coll_control_accept(struct coll_control *c, int listener)
 		if (!l)
 			continue;
 		l->inbound = true;
+		if (listener == c->listen_tcp)
+			coll_link_tune(fd, unreachable_ms(c));
 		l->deadline_ns = coll_clock_ns() + COLL_DELAY_NS(CONTROL_STRANGER);
 		random_nonce(l->nonce);
 		m.u.hello.nonce[0] = l->nonce[0];
@@ -245,6 +347,23 @@ static bool same_id(const struct coll_process_id *a, const struct coll_process_i
 	return a->word[0] == b->word[0] && a->word[1] == b->word[1];
 }
 
+/* Its address works: made by us, or one of which the peer says that it listens there. */
+static void prove(struct coll_control *c, const struct coll_control_link *l)
+{
+	struct peer *p = &c->peers[l->peer];
+	struct coll_ips theirs;
+	struct coll_ip from;
+
+	if (!coll_link_peer(l->fd, &from))
+		return;
+	read_ips(c, l->peer, &theirs);
+	for (unsigned i = 0; i < theirs.count; i++)
+		if (coll_ip_same(&theirs.at[i], &from)) {
+			p->proved = from;
+			p->has_proved = true;
+		}
+}
+
 static void now_ready(struct coll_control *c, struct coll_control_link *l)
 {
 	l->ready = true;
@@ -253,6 +372,8 @@ static void now_ready(struct coll_control *c, struct coll_control_link *l)
 	c->peers[l->peer].life.unanswered = 0;
 	c->peers[l->peer].met = true;
 	c->peers[l->peer].refused = false;
+	c->peers[l->peer].cut_off_ns = 0;
+	prove(c, l);
 	if (c->peers[l->peer].presumed)
 		c->peers[l->peer].presumed = c->peers[l->peer].life.left = false;
 	if (!c->peers[l->peer].suspect_until_ns)

@@ -192,11 +192,30 @@ static void service_locked(struct coll_control *c)
 
 /* ---- Interface ---- */
 
+/* False: COLL_INTERFACE names none of this host. */
+static bool tell_addresses(const struct coll_control_env *env, struct coll_peer_info *info, char *why, size_t why_bytes)
+{
+	struct ifaddrs *all = NULL;
+	struct coll_ips ips;
+	bool fits;
+
+	if (coll_net->getifaddrs(&all) < 0)
+		return true;
+	fits = coll_ips_check(all, env->settings->interface, why, why_bytes);
+	coll_ips_read(&ips, all, env->settings->interface);
+	coll_net->freeifaddrs(all);
+	info->ips.at = info->used_bytes;
+	info->ips.len_bytes = (uint16_t)coll_ips_pack(&ips, info->bytes + info->used_bytes, COLL_PEER_INFO_IPS_BYTES);
+	info->used_bytes = (uint16_t)(info->used_bytes + info->ips.len_bytes);
+	return fits;
+}
+
 coll_status coll_control_open(const struct coll_control_env *env, struct coll_peer_info *info,
                               struct coll_control **control, struct coll_error_box *err)
 {
 	struct coll_control *c = calloc(1, sizeof(*c));
 	const char *range = env->settings->port_range;
+	char why[240];
 
 	if (c)
 		c->spare = malloc(sizeof(*c->spare));
@@ -223,8 +242,10 @@ coll_status coll_control_open(const struct coll_control_env *env, struct coll_pe
 		coll_control_close(&c, 0);
 		return COLL_ERR_SYSTEM;
 	}
-	if (c->listen_tcp >= 0)
-		coll_link_addresses(info, env->settings->interface);
+	if (c->listen_tcp >= 0 && !tell_addresses(env, info, why, sizeof(why))) {
+		coll_control_close(&c, 0);
+		return coll_error_set(err, COLL_ERR_CONFIG, "[COLL-1106] %s", why);
+	}
 	*control = c;
 	return COLL_OK;
 }

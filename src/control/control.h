@@ -61,6 +61,8 @@ struct coll_control_env {
 	void (*alert)(void *ctx, uint64_t comm);
 	/* Whether a communicator lives here and has not looked at its failure. Likewise. */
 	bool (*needs)(void *ctx, uint64_t comm);
+	/* Whether a link of the data path to a process is up: its host answers. NULL: not known. Likewise. */
+	bool (*linked)(void *ctx, int process);
 	void *ctx;
 };
 

@@ -93,7 +93,7 @@ void coll_control_missing(struct coll_control *c, int peer, const char *cause)
 {
 	struct peer *p = &c->peers[peer];
 
-	if (would_have_heard(c, peer)) {
+	if (c->peers[peer].unreached || would_have_heard(c, peer)) {
 		coll_control_death(c, peer, cause);
 	} else if (!c->closing && !p->dead && !p->life.left) {
 		p->life.left = p->presumed = true;
@@ -188,6 +188,7 @@ void coll_control_reached(struct coll_control *c, int peer)
 {
 	struct peer *p = &c->peers[peer];
 
+	p->cut_off_ns = 0;
 	if (!p->suspect_until_ns || !p->unreached)
 		return;
 	p->unreached = false;
@@ -216,7 +217,7 @@ void coll_control_settle_suspects(struct coll_control *c, uint64_t now)
 			settle(c, r);
 		} else if (now >= p->suspect_until_ns) {
 			settle(c, r);
-			if (p->refused || p->unreached)
+			if (p->refused || (p->unreached && !(c->env.linked && c->env.linked(c->env.ctx, r))))
 				coll_control_missing(c, r, p->cause);
 			else
 				lost_link(c, r);

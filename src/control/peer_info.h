@@ -9,10 +9,18 @@
 #include <stdint.h>
 
 #include "base/config.h"
+#include "base/ips.h"
 #include "transport/transport.h"
 #include "transports/registry.h"
 
-enum { COLL_PEER_INFO_ADDRESS_BYTES = 248, COLL_PEER_INFO_CONTROL_HOSTS = 4 };
+/* Room for 64 addresses of IPv6 in the list of the control plane and in that of tcp, and for what other transports say.
+ */
+enum { COLL_PEER_INFO_BYTES = 3584, COLL_PEER_INFO_IPS_BYTES = 1152, COLL_PEER_INFO_OTHER_BYTES = 256 };
+
+/* A part of bytes[]. */
+struct coll_peer_info_part {
+	uint16_t at, len_bytes;
+};
 
 struct coll_peer_info {
 	uint32_t magic;
@@ -27,18 +35,15 @@ struct coll_peer_info {
 	char host_name[64];
 	/* Control plane: an abstract Unix socket name and a TCP listener. */
 	char control_unix[40];
-	uint16_t control_port; /* 0: none */
-	uint8_t control_hosts; /* addresses that follow */
-	uint8_t pad[5];
-	struct {
-		uint16_t family; /* AF_INET or AF_INET6 */
-		uint8_t address[16];
-	} control_host[COLL_PEER_INFO_CONTROL_HOSTS];
-	/* By position in the table of transports; length 0: not available here. */
-	struct {
-		uint32_t len_bytes;
-		uint8_t bytes[COLL_PEER_INFO_ADDRESS_BYTES];
-	} transport[COLL_TRANSPORTS];
+	uint16_t control_port;          /* 0: none */
+	uint16_t used_bytes;            /* of bytes[] */
+	uint64_t name_space;            /* equal where loopback is common */
+	struct coll_ip met;             /* its address over which it met the rendezvous */
+	uint32_t has_met;               /* 1: that is known */
+	struct coll_peer_info_part ips; /* its addresses: base/ips.h */
+	/* What transports say of themselves, by position in their table; length 0: not available here. */
+	struct coll_peer_info_part transport[COLL_TRANSPORTS];
+	uint8_t bytes[COLL_PEER_INFO_BYTES];
 	/* Processors this process may run on, numbers modulo 256. */
 	uint64_t cpus[4];
 	uint64_t site;          /* of COLL_SITE, a hash; 0: none told */
@@ -49,9 +54,24 @@ struct coll_peer_info {
 };
 
 #define COLL_PEER_INFO_MAGIC   0x434f4c4cu /* "COLL" */
-#define COLL_PEER_INFO_VERSION 7u
+#define COLL_PEER_INFO_VERSION 8u
 
 /* Ranks compare the version: a change of the layout, a new transport for example, needs a new one. */
-static_assert(COLL_PEER_INFO_VERSION == 7u && COLL_TRANSPORTS == 4, "raise COLL_PEER_INFO_VERSION");
+static_assert(COLL_PEER_INFO_VERSION == 8u && COLL_TRANSPORTS == 4, "raise COLL_PEER_INFO_VERSION");
+
+/* A part; length 0 if it is none, or came damaged. */
+static inline const uint8_t *coll_peer_info_part(const struct coll_peer_info *info, struct coll_peer_info_part part,
+                                                 size_t *len_bytes)
+{
+	const bool whole = (size_t)part.at + part.len_bytes <= sizeof(info->bytes);
+
+	*len_bytes = whole ? part.len_bytes : 0;
+	return info->bytes + (whole ? part.at : 0);
+}
+
+static inline bool coll_peer_info_has(const struct coll_peer_info *info, int position)
+{
+	return info->transport[position].len_bytes > 0;
+}
 
 #endif

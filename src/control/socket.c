@@ -4,9 +4,7 @@
  */
 #include "control/socket.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
-#include <net/if.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <stddef.h>
@@ -103,106 +101,41 @@ int coll_link_listen_tcp(const char *port_range, uint16_t *port)
 	return -1;
 }
 
-/* "eth0,eth1" selects, "^docker0" excludes, "" takes all. */
-static bool interface_wanted(const char *list, const char *name)
+void coll_link_tune(int fd, int unreachable_ms)
 {
-	bool exclude = *list == '^';
-	size_t len = strlen(name);
+	int one = 1, idle = COLL_DELAY_CONTROL_IDLE_PROBE_MS / 1000;
+	int count = unreachable_ms / COLL_DELAY_CONTROL_IDLE_PROBE_MS;
 
-	if (!*list)
-		return true;
-	for (const char *p = list + exclude; *p;) {
-		size_t n = strcspn(p, ",");
-
-		if (n == len && memcmp(p, name, n) == 0)
-			return !exclude;
-		p += n + (p[n] == ',');
-	}
-	return exclude;
-}
-
-static void add_address(struct coll_peer_info *info, const struct sockaddr *a)
-{
-	int i = info->control_hosts;
-
-	if (i == COLL_PEER_INFO_CONTROL_HOSTS)
-		return;
-	info->control_host[i].family = a->sa_family;
-	if (a->sa_family == AF_INET)
-		memcpy(info->control_host[i].address, &((const struct sockaddr_in *)a)->sin_addr, 4);
-	else
-		memcpy(info->control_host[i].address, &((const struct sockaddr_in6 *)a)->sin6_addr, 16);
-	info->control_hosts++;
-}
-
-void coll_link_addresses(struct coll_peer_info *info, const char *interfaces)
-{
-	struct ifaddrs *all = NULL;
-
-	info->control_hosts = 0;
-	if (coll_net->getifaddrs(&all) < 0)
-		return;
-	for (int loopback = 0; loopback < 2; loopback++)
-		for (struct ifaddrs *i = all; i; i = i->ifa_next) {
-			const struct sockaddr_in6 *a6 = (const void *)i->ifa_addr;
-
-			if (!i->ifa_addr || !(i->ifa_flags & IFF_UP) || !!(i->ifa_flags & IFF_LOOPBACK) != loopback)
-				continue;
-			if (i->ifa_addr->sa_family != AF_INET && i->ifa_addr->sa_family != AF_INET6)
-				continue;
-			if (i->ifa_addr->sa_family == AF_INET6 && IN6_IS_ADDR_LINKLOCAL(&a6->sin6_addr))
-				continue;
-			if (loopback ? info->control_hosts == 0 || *interfaces == 0 : true)
-				if (loopback || interface_wanted(interfaces, i->ifa_name))
-					add_address(info, i->ifa_addr);
-		}
-	coll_net->freeifaddrs(all);
-}
-
-static void tune_tcp(int fd)
-{
-	int one = 1, idle = COLL_DELAY_CONTROL_IDLE_PROBE_MS / 1000, count = 1;
-	int user_ms = COLL_DELAY_CONTROL_UNACKNOWLEDGED_MS;
-
-	/* A rank that pings an unreachable host after 250 ms must detect it within 2 s; an idle link must
-	 * detect it soon. This is not a death yet: see liveness.c. */
+	/* An idle link detects an unreachable host as soon as one that waits. This is not a death yet: see
+	 * liveness.c. */
+	count = count < 1 ? 1 : count > 127 ? 127 : count;
 	coll_net->setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
 	coll_net->setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof(one));
 	coll_net->setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof(idle));
 	coll_net->setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &idle, sizeof(idle));
 	coll_net->setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &count, sizeof(count));
-	coll_net->setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &user_ms, sizeof(user_ms));
+	coll_net->setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &unreachable_ms, sizeof(unreachable_ms));
 }
 
-static socklen_t tcp_address(struct sockaddr_storage *s, const struct coll_peer_info *info, int candidate)
-{
-	memset(s, 0, sizeof(*s));
-	if (info->control_host[candidate].family == AF_INET6) {
-		struct sockaddr_in6 *a = (void *)s;
-
-		a->sin6_family = AF_INET6;
-		a->sin6_port = htons(info->control_port);
-		memcpy(&a->sin6_addr, info->control_host[candidate].address, 16);
-		return sizeof(*a);
-	}
-	struct sockaddr_in *a = (void *)s;
-
-	a->sin_family = AF_INET;
-	a->sin_port = htons(info->control_port);
-	memcpy(&a->sin_addr, info->control_host[candidate].address, 4);
-	return sizeof(*a);
-}
-
-int coll_link_connect(const struct coll_peer_info *info, int candidate, bool *in_progress)
+bool coll_link_peer(int fd, struct coll_ip *ip)
 {
 	struct sockaddr_storage s;
-	socklen_t len = candidate < 0 ? unix_address((void *)&s, info->control_unix) : tcp_address(&s, info, candidate);
+	socklen_t len = sizeof(s);
+
+	return coll_net->getpeername(fd, (void *)&s, &len) == 0 && coll_ip_from(ip, (void *)&s);
+}
+
+int coll_link_connect(const struct coll_peer_info *info, const struct coll_ip *ip, int unreachable_ms,
+                      bool *in_progress)
+{
+	struct sockaddr_storage s;
+	socklen_t len = ip ? coll_ip_to(ip, info->control_port, &s) : unix_address((void *)&s, info->control_unix);
 	int fd = coll_net->socket(s.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 
 	if (fd < 0)
 		return -1;
-	if (candidate >= 0)
-		tune_tcp(fd);
+	if (ip)
+		coll_link_tune(fd, unreachable_ms);
 	*in_progress = false;
 	if (coll_net->connect(fd, (void *)&s, len) == 0)
 		return fd;

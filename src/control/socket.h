@@ -50,14 +50,16 @@ struct coll_control_link {
 	uint64_t serial; /* what its events carry: an address may be used again */
 	int peer;        /* rank, -1 until proved */
 	bool inbound;
-	bool connecting; /* connect() in progress */
-	bool ready;      /* proved both ways */
-	bool bye;        /* the other end said goodbye */
-	bool said_bye;   /* our goodbye is queued */
-	bool greeted;    /* connector: HELLO is queued, so the listener may take the link for proved */
-	bool asked;      /* opened because a caller waits for this peer */
-	bool probe;      /* opened because its life is suspected */
-	int candidate;   /* index of the address being tried, -1: Unix */
+	bool connecting;   /* connect() in progress */
+	bool ready;        /* proved both ways */
+	bool bye;          /* the other end said goodbye */
+	bool said_bye;     /* our goodbye is queued */
+	bool greeted;      /* connector: HELLO is queued, so the listener may take the link for proved */
+	bool asked;        /* opened because a caller waits for this peer */
+	bool near;         /* to a process of this network namespace */
+	bool probe;        /* opened because its life is suspected */
+	int candidate;     /* turn of the address being tried, -1: Unix */
+	struct coll_ip ip; /* that address */
 	uint64_t nonce[2];
 	uint64_t deadline_ns; /* of the handshake */
 	uint64_t heard_ns;    /* the last message */
@@ -73,9 +75,14 @@ struct coll_control_link {
 int coll_link_listen_unix(char *name, size_t len_bytes, const struct coll_process_id *self);
 int coll_link_listen_tcp(const char *port_range, uint16_t *port);
 
-/* Start connecting to a peer info's address number candidate (-1: Unix). Returns the
+/* Start connecting to a listener of a peer: at ip, or the Unix one if that is NULL. Returns the
  * socket or -1; *in_progress tells whether to wait for writability. */
-int coll_link_connect(const struct coll_peer_info *info, int candidate, bool *in_progress);
+int coll_link_connect(const struct coll_peer_info *info, const struct coll_ip *ip, int unreachable_ms,
+                      bool *in_progress);
+/* A socket over TCP ends when the other host has acknowledged nothing for so long. */
+void coll_link_tune(int fd, int unreachable_ms);
+/* The address of its other end; false: it has none. */
+bool coll_link_peer(int fd, struct coll_ip *ip);
 
 /* Queue a message. False: the queue is full, which only pings and their answers make it;
  * both are repeated. The last place is kept for the goodbye. */
@@ -91,8 +98,5 @@ int coll_link_read(struct coll_control_link *l);
 /* Keyed proof over a hello and the challenger's nonce. */
 uint64_t coll_link_proof(const uint64_t key[2], const uint64_t nonce[2], const struct coll_process_id *from,
                          const struct coll_process_id *to, int role);
-
-/* The addresses others may reach this process by. */
-void coll_link_addresses(struct coll_peer_info *info, const char *interfaces);
 
 #endif

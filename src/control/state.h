@@ -41,6 +41,13 @@ struct peer {
 	bool link_lost;            /* a data link to it broke */
 	bool unreached;            /* because its host does not acknowledge */
 	bool presumed;             /* life.left was concluded from its absence */
+	/* Ways to it: connect.c. */
+	struct coll_ip proved; /* an address of it over which a link was authenticated */
+	bool has_proved;
+	bool sure;           /* of this round of addresses: one that had worked refused */
+	uint64_t cut_off_ns; /* since when no connection could be made; 0: one could */
+	unsigned other;      /* which of its other addresses is next */
+	char tried[96];      /* the last address, and why it failed */
 	char cause[160];
 };
 

@@ -12,22 +12,16 @@
 
 /* ---- Paths -------------------------------------------------------------- */
 
-/* A length that came from elsewhere is not larger than its room. */
-static size_t address_bytes(const struct coll_peer_info *info, int position)
-{
-	const uint32_t len = info->transport[position].len_bytes;
-
-	return len < COLL_PEER_INFO_ADDRESS_BYTES ? len : COLL_PEER_INFO_ADDRESS_BYTES;
-}
-
 struct coll_transport_path coll_rails_path(const struct coll_context *ctx, const struct coll_opened_transport *w, int a,
                                            int b)
 {
 	const struct coll_peer_info *x = &ctx->peer_infos[a], *y = &ctx->peer_infos[b];
 	struct coll_transport_path path;
+	size_t x_bytes, y_bytes;
+	const uint8_t *from = coll_peer_info_part(x, x->transport[w->position], &x_bytes);
+	const uint8_t *to = coll_peer_info_part(y, y->transport[w->position], &y_bytes);
 
-	w->table.path(w->inst, x->transport[w->position].bytes, address_bytes(x, w->position),
-	              y->transport[w->position].bytes, address_bytes(y, w->position), &path);
+	w->table.path(w->inst, from, x_bytes, to, y_bytes, &path);
 	return path;
 }
 

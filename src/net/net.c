@@ -61,6 +61,11 @@ static int system_process_open(pid_t process)
 	return COLL_FD((int)syscall(SYS_pidfd_open, process, 0));
 }
 
+static int system_getpeername(int fd, struct sockaddr *address, socklen_t *len_bytes)
+{
+	return getpeername(fd, address, len_bytes);
+}
+
 static const struct coll_net system_net = {
         .socket = system_socket,
         .bind = system_bind,
@@ -68,6 +73,7 @@ static const struct coll_net system_net = {
         .accept = system_accept,
         .connect = system_connect,
         .getsockname = system_getsockname,
+        .getpeername = system_getpeername,
         .getsockopt = getsockopt,
         .setsockopt = setsockopt,
         .send = send,

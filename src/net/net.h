@@ -27,6 +27,7 @@ struct coll_net {
 	int (*accept)(int fd, int flags);
 	int (*connect)(int fd, const struct sockaddr *address, socklen_t len_bytes);
 	int (*getsockname)(int fd, struct sockaddr *address, socklen_t *len_bytes);
+	int (*getpeername)(int fd, struct sockaddr *address, socklen_t *len_bytes);
 	int (*getsockopt)(int fd, int level, int option, void *value, socklen_t *len_bytes);
 	int (*setsockopt)(int fd, int level, int option, const void *value, socklen_t len_bytes);
 	ssize_t (*send)(int fd, const void *bytes, size_t len_bytes, int flags);

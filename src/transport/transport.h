@@ -78,6 +78,8 @@ enum coll_nic_distance {
 	COLL_NIC_OTHER_PACKAGE
 };
 
+struct coll_ip;
+
 /* What a context lends to its transports. Everything here outlives the instance. */
 struct coll_transport_env {
 	size_t size;
@@ -105,6 +107,8 @@ struct coll_transport_env {
 	uint32_t (*nic_mbps)(void *ctx, const char *nic);
 	/* How far it is from this process, or from its device if it has one. */
 	enum coll_nic_distance (*nic_distance)(void *ctx, const char *nic);
+	/* The address of a peer over which it met the rendezvous: it works. False: none is known. NULL: as well. */
+	bool (*met)(void *ctx, const struct coll_process_id *peer, struct coll_ip *ip);
 };
 
 /* Names a channel on both ends. Used once: after either end has closed no channel of

@@ -48,7 +48,7 @@ CALLBACKS = {
 }
 # These make their calls of the system through the table of src/net, so that a simulator can stand in for the network.
 THROUGH_NET = re.compile(r"^src/(control|context)/|^src/(inflight|call)/(thread|wait)\.c$")
-SYSTEM = {"socket", "bind", "listen", "accept", "accept4", "connect", "getsockname", "getsockopt", "setsockopt", "send",
+SYSTEM = {"socket", "bind", "listen", "accept", "accept4", "connect", "getsockname", "getpeername", "getsockopt", "setsockopt", "send",
           "recv", "sendmsg", "recvmsg", "getifaddrs", "freeifaddrs", "epoll_create1", "epoll_ctl", "epoll_wait", "poll",
           "ppoll", "eventfd", "timerfd_create", "timerfd_settime", "read", "sched_yield", "nanosleep",
           "usleep", "pthread_create", "pthread_join", "getrandom"}

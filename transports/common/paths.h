@@ -8,7 +8,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { COLL_PATHS_MAX = 16 /* ways between two processes that are looked at */ };
+enum { COLL_PATHS_MAX = 66 /* ways between two processes that are looked at */ };
 
 /* Whether the first bits of two addresses are equal. */
 bool coll_paths_same_network(const uint8_t *a, const uint8_t *b, unsigned bits);

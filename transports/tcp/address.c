@@ -18,6 +18,7 @@
 
 #include "base/fork.h"
 #include "base/hash.h"
+#include "base/ips.h"
 #include "base/link_rates.h"
 #include "tcp.h"
 
@@ -57,79 +58,12 @@ static void identify(struct coll_tcp_address *a)
 		a->name_space = coll_hash_combine(a->id.word[0], a->id.word[1]);
 }
 
-static bool listed(const char *list, const char *name)
+static struct coll_ip as_ip(const struct coll_tcp_candidate *c)
 {
-	const size_t len = strlen(name);
+	struct coll_ip ip = {.ip6 = c->ip6, .loopback = c->loopback, .prefix = c->prefix};
 
-	for (const char *p = list; *p != '\0';) {
-		const size_t n = strcspn(p, ", ");
-
-		if (n == len && memcmp(p, name, n) == 0)
-			return true;
-		p += n;
-		p += strspn(p, ", ");
-	}
-	return false;
-}
-
-static bool admits(const char *setting, const char *name)
-{
-	if (setting[0] == '\0')
-		return true;
-	return setting[0] == '^' ? !listed(setting + 1, name) : listed(setting, name);
-}
-
-/* Bridges that container tools make have the same address on every host. */
-static bool bridge(const char *name)
-{
-	return strncmp(name, "docker", 6) == 0 || strncmp(name, "virbr", 5) == 0 || strncmp(name, "br-", 3) == 0;
-}
-
-static bool is_up(const struct ifaddrs *i)
-{
-	return i->ifa_flags & IFF_UP;
-}
-
-/* Up, and with a network behind it. */
-static bool carries(const struct ifaddrs *i)
-{
-	return is_up(i) && (i->ifa_flags & IFF_RUNNING);
-}
-
-/* Smaller is announced earlier; -1: not at all. */
-static int preference(const struct ifaddrs *i, bool ip6)
-{
-	const struct sockaddr *sa = i->ifa_addr;
-
-	if (sa == NULL)
-		return -1;
-	if (sa->sa_family == AF_INET6) {
-		const struct in6_addr *a = &((const struct sockaddr_in6 *)sa)->sin6_addr;
-
-		if (!ip6 || IN6_IS_ADDR_LINKLOCAL(a) || IN6_IS_ADDR_MULTICAST(a))
-			return -1;
-	} else if (sa->sa_family != AF_INET) {
-		return -1;
-	}
-	if (i->ifa_flags & IFF_LOOPBACK)
-		return sa->sa_family == AF_INET ? 4 : 5;
-	return (bridge(i->ifa_name) ? 2 : 0) + (sa->sa_family == AF_INET6);
-}
-
-static unsigned prefix_of(const struct sockaddr *mask)
-{
-	const unsigned char *p;
-	unsigned bytes, n = 0;
-
-	if (mask == NULL)
-		return 0;
-	bytes = mask->sa_family == AF_INET6 ? 16 : 4;
-	p = mask->sa_family == AF_INET6
-	            ? (const unsigned char *)&((const struct sockaddr_in6 *)(const void *)mask)->sin6_addr
-	            : (const unsigned char *)&((const struct sockaddr_in *)(const void *)mask)->sin_addr;
-	while (n < 8 * bytes && (p[n / 8] << n % 8 & 0x80) != 0)
-		n++;
-	return n;
+	memcpy(ip.bytes, c->ip, sizeof(ip.bytes));
+	return ip;
 }
 
 static uint32_t reported_mbps(const struct coll_transport_env *env, const char *name)
@@ -137,38 +71,30 @@ static uint32_t reported_mbps(const struct coll_transport_env *env, const char *
 	return env && env->nic_mbps ? env->nic_mbps(env->ctx, name) : 0;
 }
 
-static void append(struct coll_tcp_address *a, const struct ifaddrs *i, const struct coll_tcp_allowed *allowed)
+static void append(struct coll_tcp_address *a, const struct coll_ip *ip, const struct coll_tcp_allowed *allowed)
 {
-	const uint32_t mbps = coll_link_rate_of(allowed->rate, allowed->rates, i->ifa_name);
+	const uint32_t mbps = coll_link_rate_of(allowed->rate, allowed->rates, ip->interface);
 	struct coll_tcp_candidate *c = &a->candidate[a->count++];
 
 	memset(c, 0, sizeof(*c));
-	c->loopback = (i->ifa_flags & IFF_LOOPBACK) != 0;
-	c->ip6 = i->ifa_addr->sa_family == AF_INET6;
-	c->prefix = (uint8_t)prefix_of(i->ifa_netmask);
-	c->interface = (uint8_t)(if_nametoindex(i->ifa_name) % INTERFACES_MAX);
-	snprintf(c->name, sizeof(c->name), "%s", i->ifa_name);
-	c->mbps = mbps > 0 ? mbps : reported_mbps(allowed->env, i->ifa_name);
+	c->loopback = ip->loopback;
+	c->ip6 = ip->ip6;
+	c->prefix = ip->prefix;
+	c->interface = (uint8_t)(if_nametoindex(ip->interface) % INTERFACES_MAX);
+	snprintf(c->name, sizeof(c->name), "%s", ip->interface);
+	c->mbps = mbps > 0 ? mbps : reported_mbps(allowed->env, ip->interface);
 	if (c->mbps > COLL_LINK_RATE_MAX)
 		c->mbps = COLL_LINK_RATE_MAX;
-	if (c->ip6)
-		memcpy(c->ip, &((const struct sockaddr_in6 *)(const void *)i->ifa_addr)->sin6_addr, 16);
-	else
-		memcpy(c->ip, &((const struct sockaddr_in *)(const void *)i->ifa_addr)->sin_addr, 4);
+	memcpy(c->ip, ip->bytes, sizeof(c->ip));
 }
 
-static void append_all(struct coll_tcp_address *a, const struct ifaddrs *all, const struct coll_tcp_allowed *allowed,
-                       bool (*usable)(const struct ifaddrs *i))
+/* Loopback comes last in the list, and has room in any case. */
+static void append_all(struct coll_tcp_address *a, const struct coll_ips *ips, const struct coll_tcp_allowed *allowed)
 {
-	for (int want = 0; want <= 5; want++) {
-		/* Leave room for the two loopback addresses. */
-		const unsigned room = want < 4 ? TCP_CANDIDATES_MAX - 2 : TCP_CANDIDATES_MAX;
-
-		for (const struct ifaddrs *i = all; i != NULL && a->count < room; i = i->ifa_next)
-			if (preference(i, allowed->ip6) == want && usable(i) &&
-			    admits(allowed->interfaces, i->ifa_name))
-				append(a, i, allowed);
-	}
+	for (unsigned i = 0; i < ips->count; i++)
+		if ((allowed->ip6 || !ips->at[i].ip6) &&
+		    a->count < (ips->at[i].loopback ? TCP_CANDIDATES_MAX : TCP_CANDIDATES_MAX - 2))
+			append(a, &ips->at[i], allowed);
 }
 
 /* It takes reading the machine, so it is asked where there is a choice. */
@@ -188,6 +114,7 @@ coll_status coll_tcp_address_local(struct coll_tcp_address *a, const struct coll
                                    size_t why_bytes)
 {
 	struct ifaddrs *all;
+	struct coll_ips ips;
 
 	identify(a);
 	a->count = 0;
@@ -195,13 +122,9 @@ coll_status coll_tcp_address_local(struct coll_tcp_address *a, const struct coll
 		snprintf(why, why_bytes, "the network interfaces cannot be listed");
 		return COLL_ERR_SYSTEM;
 	}
-	append_all(a, all, allowed, carries);
-	if (a->count == 0 || a->candidate[0].loopback) {
-		/* None has a carrier: it is better to try than to give up. */
-		a->count = 0;
-		append_all(a, all, allowed, is_up);
-	}
+	coll_ips_read(&ips, all, allowed->interfaces);
 	freeifaddrs(all);
+	append_all(a, &ips, allowed);
 	if (a->count == 0) {
 		snprintf(why, why_bytes, "no network interface with an address%s%s",
 		         allowed->interfaces[0] ? " matches COLL_INTERFACE=" : "", allowed->interfaces);
@@ -424,38 +347,43 @@ static bool route_source(const struct coll_tcp_candidate *to, struct coll_tcp_ca
 	return true;
 }
 
+/* Later than all turns of coll_ip_turn: by the routes of this moment. */
+enum { LEAVES_ELSEWHERE = COLL_IP_TURNS, NO_ROUTE, TURNS };
+
 /* Smaller is tried earlier; -1: not at all. */
-static int rank_candidate(const struct coll_tcp_address *self, const struct coll_tcp_candidate *c, bool near)
+static int turn_of(const struct coll_tcp_address *self, const struct coll_ips *own, const struct coll_tcp_candidate *c,
+                   const struct coll_ip *met, bool near)
 {
+	const struct coll_ip ip = as_ip(c);
+	const int turn = coll_ip_turn(own, &ip, met, near);
 	struct coll_tcp_candidate from;
 
-	if (c->loopback)
-		return near ? 0 : -1;
-	if (near)
-		return 1;
-	for (unsigned i = 0; i < self->count; i++)
-		if (coll_tcp_candidate_same_ip(&self->candidate[i], c))
-			return -1; /* a bridge address that every host has: it is us */
+	if (near || turn < 0 || turn == COLL_IP_PROVED)
+		return turn;
 	if (!route_source(c, &from))
-		return -1;
+		return NO_ROUTE;
 	for (unsigned i = 0; i < self->count; i++)
 		if (coll_tcp_candidate_same_ip(&self->candidate[i], &from))
-			return 2;
-	return 3; /* the route leaves by an interface that is not ours to use */
+			return turn;
+	return LEAVES_ELSEWHERE; /* by an interface that is not ours to use */
 }
 
-void coll_tcp_address_order(const struct coll_tcp_address *self, struct coll_tcp_address *peer)
+void coll_tcp_address_order(const struct coll_tcp_address *self, struct coll_tcp_address *peer,
+                            const struct coll_ip *met)
 {
 	const bool near = self->name_space == peer->name_space;
 	struct coll_tcp_candidate sorted[TCP_CANDIDATES_MAX];
-	int rank[TCP_CANDIDATES_MAX];
+	struct coll_ips own = {.count = self->count};
+	int turn[TCP_CANDIDATES_MAX];
 	unsigned n = 0;
 
+	for (unsigned i = 0; i < self->count; i++)
+		own.at[i] = as_ip(&self->candidate[i]);
 	for (unsigned i = 0; i < peer->count; i++)
-		rank[i] = rank_candidate(self, &peer->candidate[i], near);
-	for (int want = 0; want <= 3; want++)
+		turn[i] = turn_of(self, &own, &peer->candidate[i], met, near);
+	for (int want = 0; want < TURNS; want++)
 		for (unsigned i = 0; i < peer->count; i++)
-			if (rank[i] == want)
+			if (turn[i] == want)
 				sorted[n++] = peer->candidate[i];
 	memcpy(peer->candidate, sorted, n * sizeof(sorted[0]));
 	peer->count = n;

@@ -32,8 +32,9 @@ bool coll_tcp_address_decode(struct coll_tcp_address *a, const void *buf, size_t
 bool coll_tcp_address_reachable(const struct coll_tcp_address *a, const struct coll_tcp_address *b, char *why,
                                 size_t why_bytes);
 
-/* Reduce peer to the candidates worth trying from self, best first. */
-void coll_tcp_address_order(const struct coll_tcp_address *self, struct coll_tcp_address *peer);
+/* Reduce peer to the candidates worth trying from self, best first. met: where it has met the others, or NULL. */
+void coll_tcp_address_order(const struct coll_tcp_address *self, struct coll_tcp_address *peer,
+                            const struct coll_ip *met);
 socklen_t coll_tcp_candidate_sockaddr(const struct coll_tcp_candidate *c, struct sockaddr_storage *sa);
 bool coll_tcp_candidate_same_ip(const struct coll_tcp_candidate *a, const struct coll_tcp_candidate *b);
 /* The two ends of a connected socket, and our interface if it is one of ours: "eth1, 10.0.1.1 to 10.0.1.2". */

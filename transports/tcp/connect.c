@@ -1,8 +1,7 @@
 /*
- * Connecting: one attempt at a time per link, over the peer's candidates in
- * order, each with a deadline. A refused connection is final: the listener existed
- * before its address was published, so the process has ended. After a shortage here, a
- * handshake that the peer dropped, or BUSY, the attempt is repeated. Everything runs under
+ * Connecting: one attempt at a time per link, over the peer's candidates, the best of them between any two others,
+ * each with a deadline. No failure is final before COLL_UNREACHABLE_MS is over: networks come back, and whether the
+ * process has ended is found by the control plane. Everything runs under
  * service.lock, which guards link->attempt and its related fields.
  */
 #include "transports/tcp/connect.h"
@@ -31,7 +30,26 @@ static void give_up(struct tcp_link *l, coll_status why, const char *cause)
 	pthread_mutex_unlock(&l->base.lock);
 }
 
-enum outcome { OUTCOME_NO, OUTCOME_LATER, OUTCOME_LATE };
+/* NO: an answer, and a wrong one. LATER: a passing shortage. LATE: no answer to the handshake. UNREACHED: no
+ * connection, now. */
+enum outcome { OUTCOME_NO, OUTCOME_LATER, OUTCOME_LATE, OUTCOME_UNREACHED };
+
+/* The best candidate is tried again before each of the others, so that it is found soon once it works. False: all have
+ * had their turn. */
+static bool next_target(struct tcp_link *l)
+{
+	const unsigned last = l->target_next;
+
+	l->target_next = 0;
+	if (last > 0 && l->target_other + 1 < l->target.count)
+		return true;
+	if (last == 0 && l->target_other + 1 < l->target.count) {
+		l->target_next = ++l->target_other;
+		return true;
+	}
+	l->target_other = 0;
+	return false;
+}
 
 /* This candidate did not work out: the next one, another round, or the end. */
 static void attempt_failed(struct tcp_link *l, enum outcome outcome, const char *cause)
@@ -39,38 +57,41 @@ static void attempt_failed(struct tcp_link *l, enum outcome outcome, const char 
 	const uint64_t now = coll_clock_ns();
 	char where[80] = "";
 
+	if (outcome == OUTCOME_UNREACHED && l->cut_off_ns == 0)
+		l->cut_off_ns = l->attempt.started_ns;
 	coll_tcp_hang_up(&l->attempt);
 	l->retry_any |= outcome == OUTCOME_LATER;
-	l->late_any |= outcome == OUTCOME_LATE;
-	l->answered |= outcome != OUTCOME_LATE;
-	if (l->target_next < l->target.count)
-		coll_tcp_candidate_text(&l->target.candidate[l->target_next], where, sizeof(where));
+	l->answered |= outcome == OUTCOME_LATER || outcome == OUTCOME_NO;
+	l->cut_off_any |= outcome == OUTCOME_UNREACHED;
+	coll_tcp_candidate_text(&l->target.candidate[l->target_next], where, sizeof(where));
 	snprintf(l->last_error, sizeof(l->last_error), "%s: %s", where, cause);
 	tcp_log(l->inst, COLL_LOG_DEBUG, "tcp: connecting to %s", l->last_error);
 	l->retry_ns = now;
-	if (++l->target_next < l->target.count)
+	if (next_target(l))
 		return;
-	l->target_next = 0;
 	if (l->retry_any && now < l->deadline_ns) {
 		l->retry_ns = now + COLL_DELAY_NS(TCP_AGAIN);
-	} else if (l->late_any && l->round == 0 && l->target.count > 1) {
-		l->round = 1;
+	} else if (l->cut_off_any && now < l->cut_off_ns + l->inst->unreachable_ns) {
+		l->retry_ns = now + COLL_DELAY_NS(TCP_AGAIN);
 	} else {
 		/* Who was silent for all that time need not be doubted for long any more. */
-		give_up(l, l->answered ? COLL_ERR_PEER_DEAD : COLL_ERR_PEER_SILENT, l->last_error);
+		give_up(l, l->cut_off_any || !l->answered ? COLL_ERR_PEER_SILENT : COLL_ERR_PEER_DEAD, l->last_error);
 		return;
 	}
-	l->retry_any = l->late_any = false;
+	l->round++;
+	l->retry_any = l->cut_off_any = false;
 }
 
-/* Local shortages pass, and the limit of this process is given some time; everything else is an answer. */
+/* Local shortages pass, and the limit of this process is given some time; a network may come back. */
 static enum outcome outcome_of(const struct tcp_link *l, int e)
 {
 	if (e == EMFILE && l->short_ns != 0 && coll_clock_ns() >= l->short_ns + COLL_DELAY_NS(TCP_NO_DESCRIPTOR))
 		return OUTCOME_NO;
-	return e == EADDRNOTAVAIL || e == EMFILE || e == ENFILE || e == ENOBUFS || e == ENOMEM || e == EAGAIN
-	               ? OUTCOME_LATER
-	               : OUTCOME_NO;
+	/* The kernel that refuses is the peer's own, and knows. */
+	if (e == ECONNREFUSED && l->target.name_space == l->inst->address.name_space)
+		return OUTCOME_NO;
+	return e == EMFILE || e == ENFILE || e == ENOBUFS || e == ENOMEM || e == EAGAIN ? OUTCOME_LATER
+	                                                                                : OUTCOME_UNREACHED;
 }
 
 /* From the address that a rail is to use, if it has one for this candidate. */
@@ -141,6 +162,7 @@ static void connected(struct tcp_link *l)
 		attempt_failed(l, outcome_of(l, e), strerror(e));
 		return;
 	}
+	l->cut_off_ns = 0;
 	speak(l, &m, COLL_TCP_HELLO, coll_tcp_no_nonce);
 	h->stage = HANDSHAKE_CHALLENGE;
 	/* The peer's kernel answers; how long its service thread may take is the
@@ -267,9 +289,10 @@ void coll_tcp_connect_retry(struct tcp_link *l, uint64_t now)
 	pthread_mutex_unlock(&l->base.lock);
 	if (!connecting || !wanted)
 		return;
-	if (l->attempt.fd >= 0 && now >= l->attempt.deadline_ns)
-		attempt_failed(l, OUTCOME_LATE,
-		               l->attempt.stage == HANDSHAKE_CONNECTING ? "no answer" : "no answer to the handshake");
+	if (l->attempt.fd >= 0 && now >= l->attempt.deadline_ns && l->attempt.stage == HANDSHAKE_CONNECTING)
+		attempt_failed(l, OUTCOME_UNREACHED, "no answer");
+	else if (l->attempt.fd >= 0 && now >= l->attempt.deadline_ns)
+		attempt_failed(l, OUTCOME_LATE, "no answer to the handshake");
 	else if (l->attempt.fd < 0 && now >= l->retry_ns && may_attempt(l))
 		attempt(l);
 }

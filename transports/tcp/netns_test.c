@@ -66,6 +66,7 @@ static bool half_open(struct half *h)
 	const struct coll_channel_key key = {.comm = 1};
 	const struct coll_process_id peer = {{2 - (uint64_t)h->me, ~(2 - (uint64_t)h->me)}};
 
+	h->s.unreachable_ms = "1500";
 	if (station_open(&h->s, 1 + (uint64_t)h->me) != COLL_OK)
 		return false;
 	if (h->s.t->address(h->s.in, h->stage->address[h->me], 400, &h->stage->len[h->me]) != COLL_OK)

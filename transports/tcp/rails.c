@@ -17,6 +17,7 @@
 
 #include "base/clock.h"
 #include "base/delay.h"
+#include "base/ips.h"
 #include "base/log.h"
 #include "tcp.h"
 #include "transports/tcp/address.h"
@@ -64,8 +65,9 @@ static void aim(struct tcp_link *r, const struct coll_tcp_address *target, const
 	r->target = *target;
 	r->target_next = 0;
 	r->round = 0;
+	r->short_ns = r->cut_off_ns = 0;
+	r->target_other = 0;
 	r->answered = false;
-	r->short_ns = 0;
 	r->sourced = false;
 	r->deadline_ns = coll_clock_ns() + r->inst->timeout_ns;
 	if (p != NULL)
@@ -116,11 +118,13 @@ coll_status coll_tcp_rails_open(struct tcp_inst *in, const struct coll_process_i
                                 const struct coll_tcp_address *target, struct coll_peer_link **link)
 {
 	struct way way = {.target = *target};
+	struct coll_ip met;
 
 	coll_tcp_route_find(&in->address, target, in->sockets, &way.route);
-	coll_tcp_address_order(&in->address, &way.target);
+	coll_tcp_address_order(&in->address, &way.target,
+	                       in->env.met && in->env.met(in->env.ctx, peer, &met) ? &met : NULL);
 	if (way.target.count == 0) {
-		tcp_log(in, COLL_LOG_ERROR, "[COLL-6103] tcp: no route to any address of the peer");
+		tcp_log(in, COLL_LOG_ERROR, "[COLL-6103] tcp: the peer tells no address that other hosts can use");
 		return COLL_ERR_PEER_DEAD;
 	}
 	if (way.route.paired)

@@ -26,7 +26,7 @@ struct station {
 	struct coll_transport_env env;
 	const struct coll_transport *t;
 	struct tcp_inst *in;
-	const char *timeout_ms;
+	const char *timeout_ms, *unreachable_ms;
 	const char *interface;
 	const char *port_range;
 	const char *sockets;
@@ -49,6 +49,8 @@ static inline const char *station_setting(void *ctx, const char *name)
 
 	if (strcmp(name, "COLL_TIMEOUT_MS") == 0)
 		v = s->timeout_ms;
+	if (strcmp(name, "COLL_UNREACHABLE_MS") == 0)
+		v = s->unreachable_ms;
 	if (strcmp(name, "COLL_INTERFACE") == 0)
 		v = s->interface;
 	if (strcmp(name, "COLL_PORT_RANGE") == 0)

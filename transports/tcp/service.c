@@ -58,6 +58,9 @@ static void check_host(struct tcp_link *l, uint64_t now)
 {
 	struct coll_tcp_head nop = {.type = COLL_TCP_NOP};
 	const uint32_t waited_ms = (uint32_t)((now - l->unanswered_ns) / 1000000);
+	/* One of several sockets is lost sooner. */
+	const uint64_t limit_ns =
+	        l->base.part > 0 || l->base.rails > 1 ? COLL_DELAY_NS(TCP_UNACKNOWLEDGED) : l->inst->unreachable_ns;
 	struct tcp_info info;
 	socklen_t len = sizeof(info);
 
@@ -72,7 +75,7 @@ static void check_host(struct tcp_link *l, uint64_t now)
 		}
 	} else if (l->unanswered_ns == 0 || info.tcpi_last_ack_recv < waited_ms) {
 		l->unanswered_ns = now;
-	} else if (waited_ms >= COLL_DELAY_TCP_UNACKNOWLEDGED_MS) {
+	} else if (now - l->unanswered_ns >= limit_ns) {
 		coll_tcp_link_fail(l, COLL_ERR_PEER_SILENT, "host unreachable: no acknowledgement for %u ms",
 		                   waited_ms);
 	}

@@ -182,8 +182,12 @@ static void read_settings(struct tcp_inst *in)
 	const char *buffer = in->env.setting(in->env.ctx, "COLL_TCP_BUFFER");
 	size_t bytes = 0;
 	const int timeout_ms = atoi(in->env.setting(in->env.ctx, "COLL_TIMEOUT_MS"));
+	const int unreachable_ms = atoi(in->env.setting(in->env.ctx, "COLL_UNREACHABLE_MS"));
 
 	in->timeout_ns = (timeout_ms > 0 ? (uint64_t)timeout_ms : 30000) * 1000000;
+	in->unreachable_ns = (uint64_t)unreachable_ms * 1000000;
+	if (unreachable_ms <= 0 || in->unreachable_ns > in->timeout_ns)
+		in->unreachable_ns = in->timeout_ns;
 	snprintf(in->congestion, sizeof(in->congestion), "%s", in->env.setting(in->env.ctx, "COLL_TCP_CONGESTION"));
 	/* Looked at when the communicator was made. */
 	coll_tcp_rails_parse(sockets, &in->sockets);

@@ -33,7 +33,7 @@ extern const struct coll_transport coll_transport_tcp;
 enum {
 	TCP_PENDING_MAX = 256,          /* handshakes pending at once */
 	TCP_ACCEPTS_PER_CALL = 64,      /* bound of one service() */
-	TCP_CANDIDATES_MAX = 10,        /* addresses one process announces */
+	TCP_CANDIDATES_MAX = 66,        /* addresses one process announces */
 	TCP_RAILS_MAX = 8,              /* sockets of one link */
 	TCP_CHANNELS_MAX = 1 << 16,     /* per link and direction */
 	TCP_STAGE_BYTES = 16 * 1024,    /* heads and small payloads are read through this */
@@ -241,14 +241,16 @@ struct tcp_link {
 	struct tcp_handshake attempt;
 	struct coll_tcp_address target;
 	unsigned target_next;
+	unsigned target_other; /* the last one of the others that was tried */
 	unsigned round;
 	uint64_t deadline_ns;
 	uint64_t retry_ns;
-	uint64_t short_ns; /* since when there has been no descriptor; 0: there was one */
-	bool retry_any;    /* a candidate of this round may do better later */
-	bool late_any;     /* one did not answer in time */
-	bool answered;     /* one has answered something, ever */
-	bool sourced;      /* the first of target is reached from source */
+	uint64_t short_ns;   /* since when there has been no descriptor; 0: there was one */
+	bool retry_any;      /* a candidate of this round may do better later */
+	bool answered;       /* one has answered something, ever */
+	bool cut_off_any;    /* to one no connection could be made */
+	uint64_t cut_off_ns; /* since when none could be made to any; 0: one could */
+	bool sourced;        /* the first of target is reached from source */
 	struct coll_tcp_candidate source;
 
 	char last_error[128];
@@ -264,8 +266,9 @@ struct tcp_inst {
 	char congestion[TCP_CONTROL_NAME];     /* COLL_TCP_CONGESTION; "": by the path */
 	char system_control[TCP_CONTROL_NAME]; /* what a new socket has */
 	uint64_t timeout_ns;
-	unsigned sockets; /* of a link; 0: by the interfaces */
-	int buffer_bytes; /* 0: the kernel's own */
+	uint64_t unreachable_ns; /* for so long a host may be out of reach */
+	unsigned sockets;        /* of a link; 0: by the interfaces */
+	int buffer_bytes;        /* 0: the kernel's own */
 	_Atomic bool closed;
 
 	int listen_fd;

@@ -509,6 +509,48 @@ TEST(tcp, nobody_listens_is_death)
 	close(fd);
 }
 
+/* From another host a refusal may be of somebody between, or pass. */
+TEST(tcp, a_refusal_of_another_host_is_tried_again)
+{
+	struct station s = {.unreachable_ms = "400"};
+	const int fd = listener(0);
+	void *link;
+	struct tcp_link *l;
+	uint64_t since;
+
+	REQUIRE(station_open(&s, 1) == COLL_OK);
+	since = coll_clock_ns();
+	link = raw_link(&s, 2, port_of(fd));
+	l = link;
+	l->target.name_space++;
+	CHECK(UNTIL(&s, s.downs == 1));
+	CHECK(s.why == COLL_ERR_PEER_SILENT && strstr(s.cause, "refused") != NULL, "%s", s.cause);
+	CHECK(coll_clock_ns() - since >= UINT64_C(400000000) && l->round >= 3, "%u rounds", l->round);
+	s.t->link_close(link);
+	station_close(&s);
+	close(fd);
+}
+
+/* Nobody listens for a while: the link is made as soon as somebody does. */
+TEST(tcp, a_refusal_of_another_host_may_pass)
+{
+	struct station s = {.unreachable_ms = "20000"};
+	const int fd = listener(0);
+	struct tcp_link *l;
+	void *link;
+
+	REQUIRE(station_open(&s, 1) == COLL_OK);
+	link = raw_link(&s, 2, port_of(fd));
+	l = link;
+	l->target.name_space++;
+	CHECK(UNTIL(&s, l->round >= 2) && s.downs == 0);
+	CHECK(listen(fd, 5) == 0);
+	CHECK(UNTIL(&s, l->attempt.stage == HANDSHAKE_CHALLENGE) && s.downs == 0);
+	s.t->link_close(link);
+	station_close(&s);
+	close(fd);
+}
+
 TEST(tcp, a_listener_that_never_answers_ends_in_time)
 {
 	struct station s = {.timeout_ms = "200"};
