@@ -4,7 +4,6 @@
 #include "api/block.h"
 
 #include "api/check.h"
-#include "call/blocking.h"
 #include "inflight/async.h"
 
 /* Check the buffers of a call: in has in_blocks blocks, and out has out_blocks. 0: this rank does
@@ -36,20 +35,15 @@ coll_status coll_make_all_gather(const void *in, void *out, size_t count, coll_d
 	size_t n = comm ? (size_t)comm->size : 0;
 	coll_status st = check_blocks(comm, "all_gather", in, 1, out, n, count, type, stream);
 
-	if (st != COLL_OK)
-		return st;
-	*call = (struct coll_call){
-	        .stream = stream, .kind = COLL_KIND_ALL_GATHER, .in = in, .out = out, .count = count, .type = type};
-	return COLL_OK;
+	if (st == COLL_OK)
+		*call = coll_api_call(COLL_KIND_ALL_GATHER, in, out, count, type, stream);
+	return st;
 }
 
 static __attribute__((noinline)) coll_status all_gather(const void *in, void *out, size_t count, coll_dtype type,
                                                         coll_comm *comm, coll_stream *stream)
 {
-	struct coll_call call;
-	const coll_status st = coll_make_all_gather(in, out, count, type, comm, stream, &call);
-
-	return st == COLL_OK ? coll_comm_call(comm, &call) : st;
+	COLL_API_CALL(coll_make_all_gather(in, out, count, type, comm, stream, &call));
 }
 
 coll_status coll_all_gather(const void *in, void *out, size_t count, coll_dtype type, coll_comm *comm,
@@ -72,23 +66,15 @@ coll_status coll_make_reduce_scatter(const void *in, void *out, size_t count, co
 		st = coll_check_op(comm, "reduce_scatter", op, type);
 	if (st != COLL_OK)
 		return st;
-	*call = (struct coll_call){.stream = stream,
-	                           .kind = COLL_KIND_REDUCE_SCATTER,
-	                           .in = in,
-	                           .out = out,
-	                           .count = count,
-	                           .type = type,
-	                           .op = op};
+	*call = coll_api_call(COLL_KIND_REDUCE_SCATTER, in, out, count, type, stream);
+	call->op = op;
 	return COLL_OK;
 }
 
 static __attribute__((noinline)) coll_status reduce_scatter(const void *in, void *out, size_t count, coll_dtype type,
                                                             coll_op op, coll_comm *comm, coll_stream *stream)
 {
-	struct coll_call call;
-	const coll_status st = coll_make_reduce_scatter(in, out, count, type, op, comm, stream, &call);
-
-	return st == COLL_OK ? coll_comm_call(comm, &call) : st;
+	COLL_API_CALL(coll_make_reduce_scatter(in, out, count, type, op, comm, stream, &call));
 }
 
 coll_status coll_reduce_scatter(const void *in, void *out, size_t count, coll_dtype type, coll_op op, coll_comm *comm,
@@ -108,20 +94,15 @@ coll_status coll_make_all_to_all(const void *in, void *out, size_t count, coll_d
 	size_t n = comm ? (size_t)comm->size : 0;
 	coll_status st = check_blocks(comm, "all_to_all", in, n, out, n, count, type, stream);
 
-	if (st != COLL_OK)
-		return st;
-	*call = (struct coll_call){
-	        .stream = stream, .kind = COLL_KIND_ALL_TO_ALL, .in = in, .out = out, .count = count, .type = type};
-	return COLL_OK;
+	if (st == COLL_OK)
+		*call = coll_api_call(COLL_KIND_ALL_TO_ALL, in, out, count, type, stream);
+	return st;
 }
 
 static __attribute__((noinline)) coll_status all_to_all(const void *in, void *out, size_t count, coll_dtype type,
                                                         coll_comm *comm, coll_stream *stream)
 {
-	struct coll_call call;
-	const coll_status st = coll_make_all_to_all(in, out, count, type, comm, stream, &call);
-
-	return st == COLL_OK ? coll_comm_call(comm, &call) : st;
+	COLL_API_CALL(coll_make_all_to_all(in, out, count, type, comm, stream, &call));
 }
 
 coll_status coll_all_to_all(const void *in, void *out, size_t count, coll_dtype type, coll_comm *comm,
@@ -145,23 +126,15 @@ coll_status coll_make_gather(const void *in, void *out, size_t count, coll_dtype
 		st = coll_check_rank(comm, "gather", "root", root);
 	if (st != COLL_OK)
 		return st;
-	*call = (struct coll_call){.stream = stream,
-	                           .kind = COLL_KIND_GATHER,
-	                           .in = in,
-	                           .out = here ? out : NULL,
-	                           .count = count,
-	                           .type = type,
-	                           .root = root};
+	*call = coll_api_call(COLL_KIND_GATHER, in, here ? out : NULL, count, type, stream);
+	call->root = root;
 	return COLL_OK;
 }
 
 coll_status coll_gather(const void *in, void *out, size_t count, coll_dtype type, int root, coll_comm *comm,
                         coll_stream *stream)
 {
-	struct coll_call call;
-	const coll_status st = coll_make_gather(in, out, count, type, root, comm, stream, &call);
-
-	return st == COLL_OK ? coll_comm_call(comm, &call) : st;
+	COLL_API_CALL(coll_make_gather(in, out, count, type, root, comm, stream, &call));
 }
 
 coll_status coll_make_scatter(const void *in, void *out, size_t count, coll_dtype type, int root, coll_comm *comm,
@@ -175,21 +148,13 @@ coll_status coll_make_scatter(const void *in, void *out, size_t count, coll_dtyp
 		st = coll_check_rank(comm, "scatter", "root", root);
 	if (st != COLL_OK)
 		return st;
-	*call = (struct coll_call){.stream = stream,
-	                           .kind = COLL_KIND_SCATTER,
-	                           .in = here ? in : NULL,
-	                           .out = out,
-	                           .count = count,
-	                           .type = type,
-	                           .root = root};
+	*call = coll_api_call(COLL_KIND_SCATTER, here ? in : NULL, out, count, type, stream);
+	call->root = root;
 	return COLL_OK;
 }
 
 coll_status coll_scatter(const void *in, void *out, size_t count, coll_dtype type, int root, coll_comm *comm,
                          coll_stream *stream)
 {
-	struct coll_call call;
-	const coll_status st = coll_make_scatter(in, out, count, type, root, comm, stream, &call);
-
-	return st == COLL_OK ? coll_comm_call(comm, &call) : st;
+	COLL_API_CALL(coll_make_scatter(in, out, count, type, root, comm, stream, &call));
 }

@@ -5,7 +5,20 @@
 #ifndef COLL_API_CHECK_H
 #define COLL_API_CHECK_H
 
+#include "call/blocking.h"
 #include "core/comm.h"
+
+/* The body of an entry point that starts what `made` puts into `call`. */
+#define COLL_API_CALL(made)          \
+	struct coll_call call;       \
+	const coll_status st = made; \
+	return st == COLL_OK ? coll_comm_call(comm, &call) : st
+
+static inline struct coll_call coll_api_call(enum coll_kind kind, const void *in, void *out, size_t count,
+                                             coll_dtype type, coll_stream *stream)
+{
+	return (struct coll_call){.kind = kind, .in = in, .out = out, .count = count, .type = type, .stream = stream};
+}
 
 /* Checks the communicator, the stream and the type. If comm is NULL, returns COLL_ERR_ARGUMENT
  * without a message. */

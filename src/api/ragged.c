@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "api/check.h"
-#include "call/blocking.h"
 #include "core/error.h"
 
 static size_t offset_of(const size_t *counts, const size_t *offsets, int rank)
@@ -21,92 +20,64 @@ static size_t offset_of(const size_t *counts, const size_t *offsets, int rank)
 	return at;
 }
 
+/* All ranks have all lengths. One of the buffers has a block of every rank: out of a gathering call, else in. */
+static coll_status ragged(coll_comm *comm, const char *kind, struct coll_call *call, bool gather, const size_t *counts,
+                          const size_t *offsets)
+{
+	const size_t elem = coll_dtype_size(call->type);
+	const void *many = gather ? call->out : call->in, *one = gather ? call->in : call->out;
+	const char *what = gather ? "out" : "in";
+	struct coll_blocks_span layout;
+	coll_status st = coll_check_layout(comm, kind, what, counts, offsets, call->type, gather, &layout);
+
+	if (st == COLL_OK)
+		st = coll_check_buffer(comm, kind, gather ? "in" : "out", one, 1, counts[comm->rank], call->type);
+	if (st == COLL_OK)
+		st = coll_check_buffer(comm, kind, what, many, 1, layout.span_bytes / elem, call->type);
+	if (st == COLL_OK)
+		st = coll_check_apart(comm, kind, many, layout.span_bytes, one, counts[comm->rank] * elem,
+		                      offset_of(counts, offsets, comm->rank) * elem);
+	if (st != COLL_OK)
+		return st;
+	call->count = layout.largest;
+	call->in_counts = call->out_counts = counts;
+	call->in_offsets = call->out_offsets = offsets;
+	call->ragged = true;
+	return COLL_OK;
+}
+
 coll_status coll_make_all_gatherv(const void *in, void *out, const size_t *counts, const size_t *offsets,
                                   coll_dtype type, coll_comm *comm, coll_stream *stream, struct coll_call *call)
 {
-	static const char kind[] = "all_gatherv";
-	struct coll_blocks_span layout;
-	coll_status st = coll_check_call(comm, kind, stream, type);
+	const coll_status st = coll_check_call(comm, "all_gatherv", stream, type);
 
-	if (st == COLL_OK)
-		st = coll_check_layout(comm, kind, "out", counts, offsets, type, true, &layout);
-	if (st == COLL_OK)
-		st = coll_check_buffer(comm, kind, "in", in, 1, counts[comm->rank], type);
-	if (st == COLL_OK)
-		st = coll_check_buffer(comm, kind, "out", out, 1, layout.span_bytes / coll_dtype_size(type), type);
-	if (st == COLL_OK)
-		st = coll_check_apart(comm, kind, out, layout.span_bytes, in,
-		                      counts[comm->rank] * coll_dtype_size(type),
-		                      offset_of(counts, offsets, comm->rank) * coll_dtype_size(type));
-	if (st != COLL_OK)
-		return st;
-	*call = (struct coll_call){.stream = stream,
-	                           .kind = COLL_KIND_ALL_GATHER,
-	                           .in = in,
-	                           .out = out,
-	                           .count = layout.largest,
-	                           .type = type,
-	                           .in_counts = counts,
-	                           .in_offsets = offsets,
-	                           .out_counts = counts,
-	                           .out_offsets = offsets,
-	                           .ragged = true};
-	return COLL_OK;
+	*call = coll_api_call(COLL_KIND_ALL_GATHER, in, out, 0, type, stream);
+	return st == COLL_OK ? ragged(comm, "all_gatherv", call, true, counts, offsets) : st;
 }
 
 coll_status coll_all_gatherv(const void *in, void *out, const size_t *counts, const size_t *offsets, coll_dtype type,
                              coll_comm *comm, coll_stream *stream)
 {
-	struct coll_call call;
-	const coll_status st = coll_make_all_gatherv(in, out, counts, offsets, type, comm, stream, &call);
-
-	return st == COLL_OK ? coll_comm_call(comm, &call) : st;
+	COLL_API_CALL(coll_make_all_gatherv(in, out, counts, offsets, type, comm, stream, &call));
 }
 
 coll_status coll_make_reduce_scatterv(const void *in, void *out, const size_t *counts, const size_t *offsets,
                                       coll_dtype type, coll_op op, coll_comm *comm, coll_stream *stream,
                                       struct coll_call *call)
 {
-	static const char kind[] = "reduce_scatterv";
-	struct coll_blocks_span layout;
-	coll_status st = coll_check_call(comm, kind, stream, type);
+	coll_status st = coll_check_call(comm, "reduce_scatterv", stream, type);
 
 	if (st == COLL_OK)
-		st = coll_check_op(comm, kind, op, type);
-	if (st == COLL_OK)
-		st = coll_check_layout(comm, kind, "in", counts, offsets, type, false, &layout);
-	if (st == COLL_OK)
-		st = coll_check_buffer(comm, kind, "in", in, 1, layout.span_bytes / coll_dtype_size(type), type);
-	if (st == COLL_OK)
-		st = coll_check_buffer(comm, kind, "out", out, 1, counts[comm->rank], type);
-	if (st == COLL_OK)
-		st = coll_check_apart(comm, kind, in, layout.span_bytes, out,
-		                      counts[comm->rank] * coll_dtype_size(type),
-		                      offset_of(counts, offsets, comm->rank) * coll_dtype_size(type));
-	if (st != COLL_OK)
-		return st;
-	*call = (struct coll_call){.stream = stream,
-	                           .kind = COLL_KIND_REDUCE_SCATTER,
-	                           .in = in,
-	                           .out = out,
-	                           .count = layout.largest,
-	                           .type = type,
-	                           .op = op,
-	                           .in_counts = counts,
-	                           .in_offsets = offsets,
-	                           .out_counts = counts,
-	                           .out_offsets = offsets,
-	                           .ragged = true};
-	return COLL_OK;
+		st = coll_check_op(comm, "reduce_scatterv", op, type);
+	*call = coll_api_call(COLL_KIND_REDUCE_SCATTER, in, out, 0, type, stream);
+	call->op = op;
+	return st == COLL_OK ? ragged(comm, "reduce_scatterv", call, false, counts, offsets) : st;
 }
 
 coll_status coll_reduce_scatterv(const void *in, void *out, const size_t *counts, const size_t *offsets,
                                  coll_dtype type, coll_op op, coll_comm *comm, coll_stream *stream)
 {
-	struct coll_call call;
-	const coll_status st = coll_make_reduce_scatterv(in, out, counts, offsets, type, op, comm, stream, &call);
-
-	return st == COLL_OK ? coll_comm_call(comm, &call) : st;
+	COLL_API_CALL(coll_make_reduce_scatterv(in, out, counts, offsets, type, op, comm, stream, &call));
 }
 
 coll_status coll_make_all_to_allv(const void *in, const size_t *in_counts, const size_t *in_offsets, void *out,
@@ -135,17 +106,13 @@ coll_status coll_make_all_to_allv(const void *in, const size_t *in_counts, const
 		                      in_counts[comm->rank], out_counts[comm->rank]);
 	if (st != COLL_OK)
 		return st;
-	*call = (struct coll_call){.stream = stream,
-	                           .kind = COLL_KIND_ALL_TO_ALL,
-	                           .in = in,
-	                           .out = out,
-	                           .count = from.largest > to.largest ? from.largest : to.largest,
-	                           .type = type,
-	                           .in_counts = in_counts,
-	                           .in_offsets = in_offsets,
-	                           .out_counts = out_counts,
-	                           .out_offsets = out_offsets,
-	                           .pairwise = true};
+	*call = coll_api_call(COLL_KIND_ALL_TO_ALL, in, out, from.largest > to.largest ? from.largest : to.largest,
+	                      type, stream);
+	call->in_counts = in_counts;
+	call->in_offsets = in_offsets;
+	call->out_counts = out_counts;
+	call->out_offsets = out_offsets;
+	call->pairwise = true;
 	return COLL_OK;
 }
 
@@ -153,11 +120,8 @@ coll_status coll_all_to_allv(const void *in, const size_t *in_counts, const size
                              const size_t *out_counts, const size_t *out_offsets, coll_dtype type, coll_comm *comm,
                              coll_stream *stream)
 {
-	struct coll_call call;
-	const coll_status st = coll_make_all_to_allv(in, in_counts, in_offsets, out, out_counts, out_offsets, type,
-	                                             comm, stream, &call);
-
-	return st == COLL_OK ? coll_comm_call(comm, &call) : st;
+	COLL_API_CALL(coll_make_all_to_allv(in, in_counts, in_offsets, out, out_counts, out_offsets, type, comm, stream,
+	                                    &call));
 }
 
 /* gatherv and scatterv. The root has all counts; each other rank has only its own. For the other
@@ -206,8 +170,8 @@ coll_status coll_make_gatherv(const void *in, size_t count, void *out, const siz
 	coll_status st = coll_check_call(comm, "gatherv", stream, type);
 
 	*own = NULL;
-	*call = (struct coll_call){
-	        .stream = stream, .kind = COLL_KIND_GATHER, .in = in, .out = out, .type = type, .root = root};
+	*call = coll_api_call(COLL_KIND_GATHER, in, out, 0, type, stream);
+	call->root = root;
 	if (st == COLL_OK)
 		st = coll_check_rank(comm, "gatherv", "root", root);
 	return st == COLL_OK ? rooted(comm, "gatherv", call, own, true, count, out, counts, offsets) : st;
@@ -233,8 +197,8 @@ coll_status coll_make_scatterv(const void *in, const size_t *counts, const size_
 	coll_status st = coll_check_call(comm, "scatterv", stream, type);
 
 	*own = NULL;
-	*call = (struct coll_call){
-	        .stream = stream, .kind = COLL_KIND_SCATTER, .in = in, .out = out, .type = type, .root = root};
+	*call = coll_api_call(COLL_KIND_SCATTER, in, out, 0, type, stream);
+	call->root = root;
 	if (st == COLL_OK)
 		st = coll_check_rank(comm, "scatterv", "root", root);
 	return st == COLL_OK ? rooted(comm, "scatterv", call, own, false, count, in, counts, offsets) : st;

@@ -4,7 +4,6 @@
 #include "api/vector.h"
 
 #include "api/check.h"
-#include "call/blocking.h"
 #include "core/error.h"
 #include "inflight/async.h"
 
@@ -49,23 +48,15 @@ coll_status coll_make_all_reduce(const void *in, void *out, size_t count, coll_d
 		if (st != COLL_OK)
 			return st;
 	}
-	*call = (struct coll_call){.stream = stream,
-	                           .kind = COLL_KIND_ALL_REDUCE,
-	                           .in = in,
-	                           .out = out,
-	                           .count = count,
-	                           .type = type,
-	                           .op = op};
+	*call = coll_api_call(COLL_KIND_ALL_REDUCE, in, out, count, type, stream);
+	call->op = op;
 	return COLL_OK;
 }
 
 static __attribute__((noinline)) coll_status all_reduce(const void *in, void *out, size_t count, coll_dtype type,
                                                         coll_op op, coll_comm *comm, coll_stream *stream)
 {
-	struct coll_call call;
-	const coll_status st = coll_make_all_reduce(in, out, count, type, op, comm, stream, &call);
-
-	return st == COLL_OK ? coll_comm_call(comm, &call) : st;
+	COLL_API_CALL(coll_make_all_reduce(in, out, count, type, op, comm, stream, &call));
 }
 
 coll_status coll_all_reduce(const void *in, void *out, size_t count, coll_dtype type, coll_op op, coll_comm *comm,
@@ -89,18 +80,15 @@ coll_status coll_make_scan(const void *in, void *out, size_t count, coll_dtype t
 		st = coll_comm_refuse(comm, "scan", COLL_ERR_ARGUMENT, "the average of a prefix is not defined");
 	if (st != COLL_OK)
 		return st;
-	*call = (struct coll_call){
-	        .stream = stream, .kind = COLL_KIND_SCAN, .in = in, .out = out, .count = count, .type = type, .op = op};
+	*call = coll_api_call(COLL_KIND_SCAN, in, out, count, type, stream);
+	call->op = op;
 	return COLL_OK;
 }
 
 coll_status coll_scan(const void *in, void *out, size_t count, coll_dtype type, coll_op op, coll_comm *comm,
                       coll_stream *stream)
 {
-	struct coll_call call;
-	const coll_status st = coll_make_scan(in, out, count, type, op, comm, stream, &call);
-
-	return st == COLL_OK ? coll_comm_call(comm, &call) : st;
+	COLL_API_CALL(coll_make_scan(in, out, count, type, op, comm, stream, &call));
 }
 
 coll_status coll_make_reduce(const void *in, void *out, size_t count, coll_dtype type, coll_op op, int root,
@@ -115,24 +103,16 @@ coll_status coll_make_reduce(const void *in, void *out, size_t count, coll_dtype
 		st = coll_check_op(comm, "reduce", op, type);
 	if (st != COLL_OK)
 		return st;
-	*call = (struct coll_call){.stream = stream,
-	                           .kind = COLL_KIND_REDUCE,
-	                           .in = in,
-	                           .out = here ? out : NULL,
-	                           .count = count,
-	                           .type = type,
-	                           .op = op,
-	                           .root = root};
+	*call = coll_api_call(COLL_KIND_REDUCE, in, here ? out : NULL, count, type, stream);
+	call->op = op;
+	call->root = root;
 	return COLL_OK;
 }
 
 coll_status coll_reduce(const void *in, void *out, size_t count, coll_dtype type, coll_op op, int root, coll_comm *comm,
                         coll_stream *stream)
 {
-	struct coll_call call;
-	const coll_status st = coll_make_reduce(in, out, count, type, op, root, comm, stream, &call);
-
-	return st == COLL_OK ? coll_comm_call(comm, &call) : st;
+	COLL_API_CALL(coll_make_reduce(in, out, count, type, op, root, comm, stream, &call));
 }
 
 coll_status coll_make_broadcast(const void *in, void *out, size_t count, coll_dtype type, int root, coll_comm *comm,
@@ -145,23 +125,15 @@ coll_status coll_make_broadcast(const void *in, void *out, size_t count, coll_dt
 		st = coll_check_rank(comm, "broadcast", "root", root);
 	if (st != COLL_OK)
 		return st;
-	*call = (struct coll_call){.stream = stream,
-	                           .kind = COLL_KIND_BROADCAST,
-	                           .in = here ? in : NULL,
-	                           .out = out,
-	                           .count = count,
-	                           .type = type,
-	                           .root = root};
+	*call = coll_api_call(COLL_KIND_BROADCAST, here ? in : NULL, out, count, type, stream);
+	call->root = root;
 	return COLL_OK;
 }
 
 static __attribute__((noinline)) coll_status broadcast(const void *in, void *out, size_t count, coll_dtype type,
                                                        int root, coll_comm *comm, coll_stream *stream)
 {
-	struct coll_call call;
-	const coll_status st = coll_make_broadcast(in, out, count, type, root, comm, stream, &call);
-
-	return st == COLL_OK ? coll_comm_call(comm, &call) : st;
+	COLL_API_CALL(coll_make_broadcast(in, out, count, type, root, comm, stream, &call));
 }
 
 coll_status coll_broadcast(const void *in, void *out, size_t count, coll_dtype type, int root, coll_comm *comm,
@@ -182,12 +154,7 @@ coll_status coll_make_barrier(char token[2], coll_comm *comm, coll_stream *strea
 	const coll_status st = coll_check_call(comm, "barrier", stream, COLL_U8);
 
 	if (st == COLL_OK)
-		*call = (struct coll_call){.stream = stream,
-		                           .kind = COLL_KIND_BARRIER,
-		                           .in = &token[0],
-		                           .out = &token[1],
-		                           .count = 1,
-		                           .type = COLL_U8};
+		*call = coll_api_call(COLL_KIND_BARRIER, &token[0], &token[1], 1, COLL_U8, stream);
 	return st;
 }
 

@@ -76,27 +76,16 @@ void coll_cuda_leave_relaxed(struct coll_cuda_device *c)
 coll_status coll_cuda_wait_bit(struct coll_device *d, coll_device_stream s, uint64_t word, uint32_t mask)
 {
 	struct coll_cuda_device *c = coll_cuda_of(d);
-	CUresult result = coll_cuda_enter(c);
 
-	if (result == CUDA_SUCCESS) {
-		result = c->cu->cuStreamWaitValue32(s, word, mask, CU_STREAM_WAIT_VALUE_AND);
-		coll_cuda_leave(c);
-	}
-	return coll_cuda_report(c, "cuStreamWaitValue32", result);
+	return COLL_CUDA_CALL(c, , cuStreamWaitValue32, s, word, mask, CU_STREAM_WAIT_VALUE_AND);
 }
 
 coll_status coll_cuda_fence_create(struct coll_device *d, coll_device_fence *f)
 {
 	struct coll_cuda_device *c = coll_cuda_of(d);
 	CUevent event = NULL;
-	CUresult result = coll_cuda_enter_relaxed(c);
-	coll_status st;
+	coll_status st = COLL_CUDA_CALL(c, _relaxed, cuEventCreate, &event, CU_EVENT_DISABLE_TIMING);
 
-	if (result == CUDA_SUCCESS) {
-		result = c->cu->cuEventCreate(&event, CU_EVENT_DISABLE_TIMING);
-		coll_cuda_leave_relaxed(c);
-	}
-	st = coll_cuda_report(c, "cuEventCreate", result);
 	if (st == COLL_OK)
 		*f = event;
 	return st;
@@ -105,37 +94,22 @@ coll_status coll_cuda_fence_create(struct coll_device *d, coll_device_fence *f)
 coll_status coll_cuda_fence_destroy(struct coll_device *d, coll_device_fence f)
 {
 	struct coll_cuda_device *c = coll_cuda_of(d);
-	CUresult result = coll_cuda_enter_relaxed(c);
 
-	if (result == CUDA_SUCCESS) {
-		result = c->cu->cuEventDestroy(f);
-		coll_cuda_leave_relaxed(c);
-	}
-	return coll_cuda_report(c, "cuEventDestroy", result);
+	return COLL_CUDA_CALL(c, _relaxed, cuEventDestroy, f);
 }
 
 coll_status coll_cuda_fence_wait(struct coll_device *d, coll_device_stream s, coll_device_fence f)
 {
 	struct coll_cuda_device *c = coll_cuda_of(d);
-	CUresult result = coll_cuda_enter(c);
 
-	if (result == CUDA_SUCCESS) {
-		result = c->cu->cuStreamWaitEvent(s, f, CU_EVENT_WAIT_EXTERNAL);
-		coll_cuda_leave(c);
-	}
-	return coll_cuda_report(c, "cuStreamWaitEvent", result);
+	return COLL_CUDA_CALL(c, , cuStreamWaitEvent, s, f, CU_EVENT_WAIT_EXTERNAL);
 }
 
 coll_status coll_cuda_fence_record(struct coll_device *d, coll_device_stream s, coll_device_fence f)
 {
 	struct coll_cuda_device *c = coll_cuda_of(d);
-	CUresult result = coll_cuda_enter(c);
 
-	if (result == CUDA_SUCCESS) {
-		result = c->cu->cuEventRecordWithFlags(f, s, CU_EVENT_RECORD_EXTERNAL);
-		coll_cuda_leave(c);
-	}
-	return coll_cuda_report(c, "cuEventRecordWithFlags", result);
+	return COLL_CUDA_CALL(c, , cuEventRecordWithFlags, f, s, CU_EVENT_RECORD_EXTERNAL);
 }
 
 coll_status coll_cuda_graph_own(struct coll_device *d, void *graph, void (*gone)(void *arg), void *arg)

@@ -124,14 +124,8 @@ coll_status coll_cuda_alloc(struct coll_device *d, size_t len_bytes, void **ptr)
 {
 	struct coll_cuda_device *c = coll_cuda_of(d);
 	CUdeviceptr at = 0;
-	CUresult result = coll_cuda_enter_relaxed(c);
-	coll_status st;
+	coll_status st = COLL_CUDA_CALL(c, _relaxed, cuMemAlloc, &at, len_bytes);
 
-	if (result == CUDA_SUCCESS) {
-		result = c->cu->cuMemAlloc(&at, len_bytes);
-		coll_cuda_leave_relaxed(c);
-	}
-	st = coll_cuda_report(c, "cuMemAlloc", result);
 	if (st == COLL_OK)
 		*ptr = (void *)(uintptr_t)at;
 	return st;
@@ -140,13 +134,8 @@ coll_status coll_cuda_alloc(struct coll_device *d, size_t len_bytes, void **ptr)
 coll_status coll_cuda_free(struct coll_device *d, void *ptr)
 {
 	struct coll_cuda_device *c = coll_cuda_of(d);
-	CUresult result = coll_cuda_enter_relaxed(c);
 
-	if (result == CUDA_SUCCESS) {
-		result = c->cu->cuMemFree((CUdeviceptr)(uintptr_t)ptr);
-		coll_cuda_leave_relaxed(c);
-	}
-	return coll_cuda_report(c, "cuMemFree", result);
+	return COLL_CUDA_CALL(c, _relaxed, cuMemFree, (CUdeviceptr)(uintptr_t)ptr);
 }
 
 /* Freeing memory waits until all streams of the context are empty, in a relaxed thread also beside a capture. A
@@ -187,11 +176,6 @@ coll_status coll_cuda_pin(struct coll_device *d, void *host, size_t len_bytes, u
 coll_status coll_cuda_unpin(struct coll_device *d, void *host)
 {
 	struct coll_cuda_device *c = coll_cuda_of(d);
-	CUresult result = coll_cuda_enter_relaxed(c);
 
-	if (result == CUDA_SUCCESS) {
-		result = c->cu->cuMemHostUnregister(host);
-		coll_cuda_leave_relaxed(c);
-	}
-	return coll_cuda_report(c, "cuMemHostUnregister", result);
+	return COLL_CUDA_CALL(c, _relaxed, cuMemHostUnregister, host);
 }

@@ -32,13 +32,8 @@ coll_status coll_cuda_move(struct coll_device *d, coll_device_stream s, const st
                            int npieces, uint64_t guard)
 {
 	struct coll_cuda_device *c = coll_cuda_of(d);
-	CUresult result = coll_cuda_enter(c);
 
-	if (result == CUDA_SUCCESS) {
-		result = move(c, s, pieces, npieces, guard);
-		coll_cuda_leave(c);
-	}
-	return coll_cuda_report(c, "enqueueing a copy", result);
+	return COLL_CUDA_BOUND(c, , "enqueueing a copy", move(c, s, pieces, npieces, guard));
 }
 
 coll_status coll_cuda_reduce(struct coll_device *d, coll_device_stream s, const struct coll_reduction *r, uint64_t out,
@@ -63,13 +58,7 @@ coll_status coll_cuda_reduce(struct coll_device *d, coll_device_stream s, const 
 static coll_status launch(struct coll_cuda_device *c, coll_device_stream s, struct coll_kernel_launch *l,
                           const char *what)
 {
-	CUresult result = coll_cuda_enter(c);
-
-	if (result == CUDA_SUCCESS) {
-		result = coll_cuda_launch(c, s, l);
-		coll_cuda_leave(c);
-	}
-	return coll_cuda_report(c, what, result);
+	return COLL_CUDA_BOUND(c, , what, coll_cuda_launch(c, s, l));
 }
 
 coll_status coll_cuda_look(struct coll_device *d, coll_device_stream s, const struct coll_kernel_look_args *look)
@@ -136,13 +125,9 @@ coll_status coll_cuda_exchange(struct coll_device *d, coll_device_stream s, cons
                                int nwrites, const struct coll_device_word *waits, int nwaits)
 {
 	struct coll_cuda_device *c = coll_cuda_of(d);
-	CUresult result = coll_cuda_enter(c);
 
 	assert(nwrites + nwaits <= COLL_DEVICE_PIECES_MAX);
-	if (result == CUDA_SUCCESS) {
-		result = c->cu->cuStreamBatchMemOp ? batch(c, s, writes, nwrites, waits, nwaits)
-		                                   : singly(c, s, writes, nwrites, waits, nwaits);
-		coll_cuda_leave(c);
-	}
-	return coll_cuda_report(c, "enqueueing words", result);
+	return COLL_CUDA_BOUND(c, , "enqueueing words",
+	                       c->cu->cuStreamBatchMemOp ? batch(c, s, writes, nwrites, waits, nwaits)
+	                                                 : singly(c, s, writes, nwrites, waits, nwaits));
 }

@@ -37,4 +37,19 @@ CUresult coll_cuda_launch(struct coll_cuda_device *c, CUstream s, struct coll_ke
 /* The status of a call of the driver; an error is described in the box. */
 coll_status coll_cuda_report(struct coll_cuda_device *c, const char *call, CUresult result);
 
+/* The status of work with the context bound by coll_cuda_enter() or, where mode is _relaxed, coll_cuda_enter_relaxed().
+ */
+#define COLL_CUDA_BOUND(c, mode, what, work)                 \
+	__extension__({                                      \
+		CUresult result_ = coll_cuda_enter##mode(c); \
+                                                             \
+		if (result_ == CUDA_SUCCESS) {               \
+			result_ = (work);                    \
+			coll_cuda_leave##mode(c);            \
+		}                                            \
+		coll_cuda_report(c, what, result_);          \
+	})
+/* The same for one call of the driver. */
+#define COLL_CUDA_CALL(c, mode, call, ...) COLL_CUDA_BOUND(c, mode, #call, (c)->cu->call(__VA_ARGS__))
+
 #endif

@@ -23,14 +23,8 @@ coll_status coll_cuda_stream_create(struct coll_device *d, coll_device_stream *s
 {
 	struct coll_cuda_device *c = coll_cuda_of(d);
 	CUstream made = NULL;
-	CUresult result = coll_cuda_enter_relaxed(c);
-	coll_status st;
+	coll_status st = COLL_CUDA_CALL(c, _relaxed, cuStreamCreate, &made, CU_STREAM_NON_BLOCKING);
 
-	if (result == CUDA_SUCCESS) {
-		result = c->cu->cuStreamCreate(&made, CU_STREAM_NON_BLOCKING);
-		coll_cuda_leave_relaxed(c);
-	}
-	st = coll_cuda_report(c, "cuStreamCreate", result);
 	if (st == COLL_OK)
 		*s = made;
 	return st;
@@ -39,13 +33,8 @@ coll_status coll_cuda_stream_create(struct coll_device *d, coll_device_stream *s
 coll_status coll_cuda_stream_destroy(struct coll_device *d, coll_device_stream s)
 {
 	struct coll_cuda_device *c = coll_cuda_of(d);
-	CUresult result = coll_cuda_enter_relaxed(c);
 
-	if (result == CUDA_SUCCESS) {
-		result = c->cu->cuStreamDestroy(s);
-		coll_cuda_leave_relaxed(c);
-	}
-	return coll_cuda_report(c, "cuStreamDestroy", result);
+	return COLL_CUDA_CALL(c, _relaxed, cuStreamDestroy, s);
 }
 
 /* The device of another context. */
@@ -170,13 +159,8 @@ coll_status coll_cuda_gather(struct coll_device *d, coll_device_stream s, const 
                              int npieces, uint64_t word, uint32_t value)
 {
 	struct coll_cuda_device *c = coll_cuda_of(d);
-	CUresult result = coll_cuda_enter(c);
 
-	if (result == CUDA_SUCCESS) {
-		result = gather(c, s, pieces, npieces, word, value);
-		coll_cuda_leave(c);
-	}
-	return coll_cuda_report(c, "enqueueing a gather", result);
+	return COLL_CUDA_BOUND(c, , "enqueueing a gather", gather(c, s, pieces, npieces, word, value));
 }
 
 coll_status coll_cuda_scatter(struct coll_device *d, coll_device_stream s, const struct coll_device_piece *pieces,
@@ -216,13 +200,8 @@ coll_status coll_cuda_listed(struct coll_device *d, coll_device_stream s, uint64
 coll_status coll_cuda_wait(struct coll_device *d, coll_device_stream s, uint64_t word, uint32_t value)
 {
 	struct coll_cuda_device *c = coll_cuda_of(d);
-	CUresult result = coll_cuda_enter(c);
 
-	if (result == CUDA_SUCCESS) {
-		result = c->cu->cuStreamWaitValue32(s, word, value, CU_STREAM_WAIT_VALUE_GEQ);
-		coll_cuda_leave(c);
-	}
-	return coll_cuda_report(c, "cuStreamWaitValue32", result);
+	return COLL_CUDA_CALL(c, , cuStreamWaitValue32, s, word, value, CU_STREAM_WAIT_VALUE_GEQ);
 }
 
 coll_status coll_cuda_order(struct coll_device *d, coll_device_stream earlier, coll_device_stream later)
