@@ -21,10 +21,10 @@
 #include "base/number.h"
 #include "coll/coll.h"
 #include "comm/survey.h"
+#include "core/device_facts.h"
+#include "core/device_facts.h"
 #include "device/device.h"
 #include "hang.h"
-#include "inspect_client.h"
-#include "mapped/region.h"
 #include "reduce/reduce.h"
 #include "tools/common/host.h"
 #include "tools/common/ways_table.h"
@@ -203,7 +203,7 @@ static void print_devices(const struct coll_settings *s, const coll_comm *comm)
 		printf("device of rank 0: none (COLL_DEVICE=%s)\n", s->device);
 	if (d)
 		printf("device memory of the ranks: %s%s\n",
-		       coll_mapped_describe(comm, mapped, sizeof(mapped)) ? "" : "staged: ", mapped);
+		       coll_device_facts_describe(comm, mapped, sizeof(mapped)) ? "" : "staged: ", mapped);
 }
 
 /* 0: no rank is held up; 1: one is; 2: none answered. */

@@ -8,7 +8,7 @@
 #ifndef COLL_COMM_DEVICE_RING_H
 #define COLL_COMM_DEVICE_RING_H
 
-#include "mapped/region.h"
+#include "devcall/mapped_region.h"
 #include "topology/graph.h"
 
 struct coll_device_ring {

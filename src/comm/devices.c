@@ -10,7 +10,7 @@
 #include "comm/survey.h"
 #include "devcall/copier.h"
 #include "devcall/device_call.h"
-#include "mapped/region.h"
+#include "devcall/mapped_region.h"
 
 coll_status coll_comm_devices_choose(const coll_config *cfg, const struct coll_settings *settings, int n,
                                      struct coll_device_choice *choice, struct coll_error_box *err)

@@ -12,6 +12,7 @@
 #include "context/context.h"
 #include "core/blocked_state.h"
 #include "core/call.h"
+#include "core/device_facts.h"
 #include "core/inflight_state.h"
 #include "core/pair_counts_state.h"
 #include "core/rank_map.h"
@@ -271,7 +272,7 @@ struct coll_comm {
 	 * their pairs have channels and numbers of their own. */
 	struct coll_capture *capture;
 	struct coll_comm_fabric *captured; /* of collectives, of pairs; NULL: there was no capture */
-	struct coll_mapped *mapped;        /* NULL: nothing was tried; see mapped/region.h */
+	struct coll_device_facts *direct;  /* direct calls; NULL: nothing was tried; see devcall/mapped_region.h */
 	/* Of a group of more than one rank: what runs its first call and its last, else NULL; see comm/group_barrier.c.
 	 */
 	struct coll_group_barrier *group_barrier;

@@ -1,6 +1,6 @@
 /*
  * Captured calls: see capture.h. Owns what is put into graphs. Their ring: capture_ring.c; their launches:
- * capture_launch.c; the slots and words of calls that go direct: mapped/graphs.c.
+ * capture_launch.c; the slots and words of calls that go direct: devcall/mapped_graphs.c.
  *
  * For the tiles of the calls of one group in turn (capture_state.h), j = 0, 1, ... in slot (first + j) % S, a
  * launch does:
@@ -21,13 +21,13 @@
 #include "core/error.h"
 #include "devcall/capture_launch.h"
 #include "devcall/capture_state.h"
+#include "devcall/mapped_graphs.h"
 #include "devcall/stage_ring.h"
 #include "device/device.h"
 #include "engine/run.h"
 #include "inflight/lock.h"
 #include "inflight/queue.h"
 #include "inflight/thread.h"
-#include "mapped/graphs.h"
 
 /* ---- Calls ---- */
 

@@ -14,10 +14,10 @@
 #include "core/error.h"
 #include "devcall/capture_ring.h"
 #include "devcall/capture_state.h"
+#include "devcall/mapped_graphs.h"
 #include "engine/run.h"
 #include "inflight/lock.h"
 #include "inflight/queue.h"
-#include "mapped/graphs.h"
 #include "select/bind.h"
 #include "select/bind_pair.h"
 
@@ -341,7 +341,7 @@ bool coll_capture_poll(struct coll_comm *comm)
 	if (c->ended) {
 		/* Others wait for a device that reads their memory until they hear that it has left. */
 		if (!c->active && !c->direct &&
-		    (coll_mapped_graphs_have_left(comm->mapped) || coll_clock_ns() >= c->leave_until_ns))
+		    (coll_mapped_graphs_have_left(coll_mapped_of(comm)) || coll_clock_ns() >= c->leave_until_ns))
 			coll_inflight_unkeep(comm, COLL_KEPT_BY_GRAPHS);
 		return moved;
 	}

@@ -8,12 +8,12 @@
 #include "core/error.h"
 #include "core/fabric.h"
 #include "devcall/capture_state.h"
+#include "devcall/mapped_graphs.h"
 #include "devcall/stage_ring.h"
 #include "device/device.h"
 #include "engine/run.h"
 #include "inflight/lock.h"
 #include "inflight/queue.h"
-#include "mapped/graphs.h"
 
 /* Rings whose graphs outlive their communicator. */
 struct orphan {

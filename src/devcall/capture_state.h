@@ -8,9 +8,9 @@
 #include <assert.h>
 #include <stdatomic.h>
 
+#include "devcall/mapped_graphs.h"
 #include "devcall/stage_ring.h"
 #include "device/device.h"
-#include "mapped/graphs.h"
 
 enum { CAPTURE_SLOTS = COLL_STAGE_SLOTS };
 enum { CAPTURE_TAKEN = 1, CAPTURE_CLEAR = 2, CAPTURE_RELEASED = CAPTURE_TAKEN | CAPTURE_CLEAR }; /* of `go` */

@@ -1,7 +1,7 @@
 /*
  * Requests that have to do with devices: the tables of their kinds, and of what drivers ask devices. A device call is
  * what its host kind is, with its data in slots, or direct; what it adds is here: it goes on when its stream has come
- * to it, and ends when the device has left it. How: stage.c, stage_chain.c, src/mapped/; of graphs capture_launch.c.
+ * to it, and ends when the device has left it. How: stage.c, stage_chain.c, mapped_call.c; of graphs capture_launch.c.
  */
 #include "devcall/device_call.h"
 
@@ -11,6 +11,7 @@
 #include "base/delay.h"
 #include "devcall/capture_launch.h"
 #include "devcall/copier.h"
+#include "devcall/mapped_graphs.h"
 #include "devcall/stage.h"
 #include "devcall/stage_chain.h"
 #include "devcall/stage_late.h"
@@ -18,7 +19,6 @@
 #include "engine/run.h"
 #include "inflight/drive.h"
 #include "inflight/queue.h"
-#include "mapped/graphs.h"
 
 enum { SLOT_BYTES = COLL_STAGE_SLOT_BYTES };
 static const uint64_t MS = 1000000;
@@ -311,7 +311,7 @@ static bool copy_ahead(struct coll_comm *comm)
 
 		if (r->state == COLL_REQUEST_QUEUED && r->kind == &device_kind && d->enqueued && d->direct)
 			moved |=
-			        coll_mapped_copy(comm->mapped, &coll_collective_of(r)->job, &d->direct_call, &d->ahead);
+			        coll_mapped_copy(coll_mapped_of(comm), &coll_collective_of(r)->job, &d->direct_call, &d->ahead);
 	}
 	return moved;
 }

@@ -4,18 +4,18 @@
 #ifndef COLL_DEVCALL_DEVICE_CALL_H
 #define COLL_DEVCALL_DEVICE_CALL_H
 
+#include "devcall/mapped_call.h"
 #include "device/device.h"
 #include "engine/stage.h"
 #include "inflight/async.h"
 #include "inflight/request.h"
-#include "mapped/call.h"
 
 struct coll_device_call {
 	const struct coll_request_kind *host, *launch; /* the kind that it was made as, and that in a graph */
 	struct coll_device_capture capture;            /* of its stream */
 	struct coll_captured *captured;                /* of a graph: runs at its launches, see capture_launch.c */
 	bool enqueued;                                 /* lock: its work is in the stream, or is just being put there */
-	bool direct;            /* a collective that goes direct (mapped/call.h): it has no slots */
+	bool direct;            /* a collective that goes direct (devcall/mapped_call.h): it has no slots */
 	bool reached;           /* lock: its stream has come to its first tile */
 	uint8_t shown;          /* enum coll_request_shown, from then on */
 	bool over;              /* lock: its payload has left; it goes on as on the host */

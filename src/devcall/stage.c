@@ -16,6 +16,9 @@
 #include "devcall/capture.h"
 #include "devcall/capture_launch.h"
 #include "devcall/capture_ring.h"
+#include "devcall/mapped_call.h"
+#include "devcall/mapped_graphs.h"
+#include "devcall/mapped_region.h"
 #include "devcall/stage_ring.h"
 #include "device/device.h"
 #include "engine/bind.h"
@@ -23,9 +26,6 @@
 #include "inflight/drive.h"
 #include "inflight/queue.h"
 #include "inflight/thread.h"
-#include "mapped/call.h"
-#include "mapped/graphs.h"
-#include "mapped/region.h"
 #include "select/bind_pair.h"
 
 enum { SLOTS = COLL_STAGE_SLOTS, SLOT_BYTES = COLL_STAGE_SLOT_BYTES, FORWARD_EVERY = 1 << 28, MANY = (1 << 27) + 5 };

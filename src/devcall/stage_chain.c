@@ -9,17 +9,17 @@
  *	                  gather    tile j + S
  *
  * So slot j % S is filled again only when tile j has left it in both directions. What is enqueued for direct calls:
- * mapped/call.c.
+ * devcall/mapped_call.c.
  *
  * In blocking calls the caller's thread waits for the words instead, and enqueues what comes behind: a stream that
  * waits would keep its hardware queue from other ranks of this process.
  */
 #include "devcall/stage_chain.h"
 
+#include "devcall/mapped_call.h"
 #include "devcall/stage_ring.h"
 #include "inflight/lock.h"
 #include "inflight/thread.h"
-#include "mapped/call.h"
 
 enum { SLOTS = COLL_STAGE_SLOTS };
 

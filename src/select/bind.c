@@ -17,8 +17,6 @@
 #include "device/device.h"
 #include "engine/range.h"
 #include "engine/run.h"
-#include "mapped/call.h"
-#include "mapped/region.h"
 #include "select/explain.h"
 #include "select/select.h"
 #include "select/ways.h"
@@ -73,6 +71,13 @@ struct choice {
 	const struct coll_ways_row *row;
 };
 
+static bool devices_reduce(const struct coll_comm *comm, const struct coll_call *c)
+{
+	const struct coll_op_entry *e = c->op >= COLL_OP_FIRST ? &comm->ops[c->op - COLL_OP_FIRST] : NULL;
+
+	return coll_device_can_reduce(c->type, e ? e->code : c->op);
+}
+
 /* The conditions of the table of ways that hold, without those that depend on the plan. A frame that an earlier call
  * left is a matter of each call that begins: see call/begin.c. */
 static uint32_t conditions(const struct coll_comm *comm, const struct coll_call *c, bool forced)
@@ -92,8 +97,8 @@ static uint32_t conditions(const struct coll_comm *comm, const struct coll_call 
 	        {forced, COLL_CALL_FORCED},
 	        {comm->group_op && c->record_kind == COLL_RECORD_GROUP, COLL_CALL_GROUP},
 	        {comm->group_op && c->record_kind == COLL_RECORD_DESTROY, COLL_CALL_GROUP_END},
-	        {coll_mapped_is_on(comm), COLL_CALL_DEVICES},
-	        {!reduces || coll_mapped_reduces(comm, c), COLL_CALL_ON_DEVICES},
+	        {comm->direct && comm->direct->on, COLL_CALL_DEVICES},
+	        {!reduces || devices_reduce(comm, c), COLL_CALL_ON_DEVICES},
 	};
 	uint32_t holds = 0;
 
@@ -117,7 +122,7 @@ static const struct coll_intra_op *op_of(const struct coll_comm *comm, const str
 {
 	switch (row->by) {
 	case COLL_BY_INTRA: return coll_ways_op(comm->intra, row);
-	case COLL_BY_DEVICES: return coll_mapped_op(comm);
+	case COLL_BY_DEVICES: return &comm->direct->op;
 	case COLL_BY_GROUP: return comm->group_op;
 	default: return NULL;
 	}
@@ -257,7 +262,7 @@ static struct chain chain(const struct coll_comm *comm, const struct choice *cho
 {
 	struct chain chain = {""};
 	char device[320];
-	const bool mapped = coll_mapped_describe(comm, device, sizeof(device));
+	const bool mapped = coll_device_facts_describe(comm, device, sizeof(device));
 	size_t used;
 
 	coll_explain_ways(&choice->facts, choice->plan.algo->name, chain.text, sizeof(chain.text));

@@ -1,7 +1,6 @@
 /*
  * Binding a call: shapes are found once and then looked up, and tiles fit slots.
  */
-#include "mapped/call.h"
 #include "select/bind.h"
 #include "tests/fakes/fake_algos.h"
 #include "tests/fakes/fake_core.h"
@@ -14,19 +13,8 @@ enum { SIZE = 4, SLOT_BYTES = 4096 };
 
 static struct coll_comm *comm;
 
-/* In place of src/mapped. */
-static bool devices_are_mapped;
-static const struct coll_intra_op direct;
-
-bool coll_mapped_is_on(const struct coll_comm *c)
-{
-	return devices_are_mapped;
-}
-
-const struct coll_intra_op *coll_mapped_op(const struct coll_comm *c)
-{
-	return &direct;
-}
+/* In place of what src/devcall fills. */
+static struct coll_device_facts direct;
 
 static struct coll_op_entry ops[COLL_OPS_MAX];
 
@@ -198,11 +186,12 @@ TEST(bind, a_direct_call_has_no_plan)
 	const struct coll_memo *m;
 
 	setup();
-	devices_are_mapped = true;
+	direct.on = true;
+	comm->direct = &direct;
 	m = bound(reduce(100));
-	devices_are_mapped = false;
+	comm->direct = NULL;
 	REQUIRE(m);
-	CHECK(m->intra == &direct && !m->plan && !m->fastpath);
+	CHECK(m->intra == &direct.op && !m->plan && !m->fastpath);
 	CHECK(m->tile == 100 && m->windows == 1 && m->scratch_bytes == 0);
 	CHECK(fake_plan.obtained == 0, "%d plans were made", fake_plan.obtained);
 	CHECK(bound(reduce(100)) == m, "it is remembered all the same");

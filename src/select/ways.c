@@ -10,6 +10,7 @@
 
 #include "base/limits.h"
 #include "base/planted.h"
+#include "core/device_facts.h"
 #include "intra/central_move.h"
 #include "intra/cico.h"
 #include "intra/cma.h"
@@ -22,7 +23,6 @@
 #include "intra/pair_stream.h"
 #include "intra/pair_swap.h"
 #include "intra/zero_copy.h"
-#include "mapped/region.h"
 
 enum {
 	AR = 1 << COLL_KIND_ALL_REDUCE,

@@ -1,18 +1,13 @@
 /*
- * Stand-in of src/mapped: no call goes direct.
+ * Stand-in of direct calls: no call goes direct.
  */
-#include "mapped/call.h"
-#include "mapped/graphs.h"
-#include "mapped/region.h"
+#include "devcall/mapped_call.h"
+#include "devcall/mapped_graphs.h"
+#include "devcall/mapped_region.h"
 
 #define WEAK __attribute__((weak))
 
-WEAK bool coll_mapped_is_on(const struct coll_comm *comm)
-{
-	return false;
-}
-
-WEAK bool coll_mapped_reduces(const struct coll_comm *comm, const struct coll_call *call)
+WEAK bool coll_device_can_reduce(coll_dtype type, coll_op op)
 {
 	return true;
 }
@@ -27,19 +22,8 @@ WEAK void coll_mapped_where(void *arg, const struct coll_job *job, const struct 
 {
 }
 
-WEAK const struct coll_intra_op *coll_mapped_op(const struct coll_comm *comm)
-{
-	return NULL;
-}
-
 WEAK bool coll_mapped_is(const struct coll_comm *comm, const struct coll_intra_op *op)
 {
-	return false;
-}
-
-WEAK bool coll_mapped_describe(const struct coll_comm *comm, char *buf, size_t len_bytes)
-{
-	buf[0] = '\0';
 	return false;
 }
 

@@ -13,7 +13,7 @@ import sys
 # From the bottom up. A folder may include and call folders of lower levels, and nothing else of its own level.
 LEVELS = [["base"], ["net", "transport"], ["reduce"], ["device"], ["plan", "transports/common", "topology"],
           ["transports/hook", "transports/loop", "transports/shm", "transports/tcp", "transports/rdma"], ["transports", "record", "proof"],
-          ["engine", "algos", "bootstrap", "control"], ["intra", "context"], ["core"], ["mapped"],
+          ["engine", "algos", "bootstrap", "control"], ["intra", "context"], ["core"],
           ["select", "watch", "inspect"], ["match", "inflight"], ["call"], ["devcall"], ["comm"], ["api"]]
 LEVEL = {name: i for i, level in enumerate(LEVELS) for name in level}
 # Narrower than the levels: what these may see beside themselves and the public headers.
@@ -38,6 +38,7 @@ CALLBACKS = {
     "src/context/context.h": ["coll_context_hooks"],
     "src/context/service.h": ["coll_service_client"],
     "src/control/control.h": ["coll_control_env"],
+    "src/core/device_facts.h": ["coll_device_facts"],
     "src/engine/engine.h": ["coll_fabric", "coll_intra_op"],
     "src/inflight/async.h": ["coll_device_driver"],
     "src/inflight/kind.h": ["coll_request_kind"],

@@ -4,7 +4,7 @@
 #ifndef COLL_MAPPED_MAPPER_H
 #define COLL_MAPPED_MAPPER_H
 
-#include "mapped/state.h"
+#include "devcall/mapped_state.h"
 
 /* Start it, in the first long call: by the communicator's thread. */
 void coll_mapper_start(struct coll_mapped *d);

@@ -15,12 +15,12 @@
  * not enqueued. If no slot is needed at all, the kernels of the first tile do the whole call, and those behind it find
  * nothing to do.
  */
-#include "mapped/call.h"
+#include "devcall/mapped_call.h"
 
 #include "base/planted.h"
-#include "mapped/mapper.h"
-#include "mapped/records.h"
-#include "mapped/tile.h"
+#include "devcall/mapped_mapper.h"
+#include "devcall/mapped_records.h"
+#include "devcall/mapped_tile.h"
 #include "record/way.h"
 
 /* Far behind every number in use. */
@@ -32,24 +32,7 @@ enum { MANY = (1 << 27) + 6 };
 
 bool coll_mapped_is(const struct coll_comm *comm, const struct coll_intra_op *op)
 {
-	return op && comm->mapped && op == &comm->mapped->op;
-}
-
-bool coll_mapped_is_on(const struct coll_comm *comm)
-{
-	return comm->mapped && comm->mapped->on;
-}
-
-bool coll_mapped_reduces(const struct coll_comm *comm, const struct coll_call *c)
-{
-	const struct coll_op_entry *e = c->op >= COLL_OP_FIRST ? &comm->ops[c->op - COLL_OP_FIRST] : NULL;
-
-	return coll_device_can_reduce(c->type, e ? e->code : c->op);
-}
-
-const struct coll_intra_op *coll_mapped_op(const struct coll_comm *comm)
-{
-	return &comm->mapped->op;
+	return op && comm->direct && op == &comm->direct->op;
 }
 
 /* ---- Preparation ---- */
@@ -90,7 +73,7 @@ static void find_input(struct coll_comm *comm, const struct coll_job *job, struc
 	const bool written = overlap && (kind == COLL_KIND_ALL_TO_ALL || kind == COLL_KIND_SCAN);
 	const bool named = coll_mapped_reads(kind, root) && !call->in_host && !written && !coll_mapped_scales(job);
 
-	coll_mapper_start(comm->mapped);
+	coll_mapper_start(coll_mapped_of(comm));
 	coll_records_find(comm, job->in.base, named ? in : 0, &call->in);
 }
 
@@ -111,7 +94,7 @@ static struct coll_mapped_tile tile_of(const struct coll_mapped *d, const struct
 bool coll_mapped_prepare(struct coll_comm *comm, const struct coll_job *job, bool in_host, bool out_host, bool captured,
                          struct coll_mapped_call *call)
 {
-	const struct coll_mapped *d = comm->mapped;
+	const struct coll_mapped *d = coll_mapped_of(comm);
 	const enum coll_kind kind = job->kind;
 	const bool root = job->root == comm->rank;
 	const bool strips =
@@ -139,11 +122,12 @@ bool coll_mapped_prepare(struct coll_comm *comm, const struct coll_job *job, boo
 		call->tail = kind != COLL_KIND_ALL_REDUCE && !planted(NO_TAIL);
 		find_input(comm, job, call, root);
 	}
-	call->stage = (struct coll_run_stage){.slots = 1,
-	                                      .apart = 1,
-	                                      .ready = captured ? &comm->mapped->graphs.ready : &d->page->reached,
-	                                      .taken = &d->page->copied,
-	                                      .direct = true};
+	call->stage =
+	        (struct coll_run_stage){.slots = 1,
+	                                .apart = 1,
+	                                .ready = captured ? &coll_mapped_of(comm)->graphs.ready : &d->page->reached,
+	                                .taken = &d->page->copied,
+	                                .direct = true};
 	return true;
 }
 
@@ -160,7 +144,7 @@ static uint32_t last_sync(const struct coll_mapped_call *call)
 
 void coll_mapped_deal(struct coll_comm *comm, struct coll_mapped_call *call)
 {
-	struct coll_mapped *d = comm->mapped;
+	struct coll_mapped *d = coll_mapped_of(comm);
 
 	call->sync = atomic_fetch_add_explicit(&d->sync, syncs_of(call), memory_order_relaxed);
 	call->stage.number = atomic_fetch_add_explicit(&d->steps, 2 * (uint32_t)call->tiles, memory_order_relaxed);
@@ -178,7 +162,7 @@ void coll_mapped_deal(struct coll_comm *comm, struct coll_mapped_call *call)
  */
 bool coll_mapped_claim(struct coll_comm *comm, const struct coll_mapped_call *last)
 {
-	struct coll_mapped *d = comm->mapped;
+	struct coll_mapped *d = coll_mapped_of(comm);
 	const uint32_t before = atomic_exchange(&d->page->enqueued, last_sync(last));
 
 	for (int r = 0; r < d->size; r++)
@@ -308,9 +292,9 @@ static coll_status put_end(const struct coll_mapped *d, const struct coll_mapped
 
 int coll_mapped_left_word(const struct coll_comm *comm, struct coll_device_word *word)
 {
-	const struct coll_mapped *d = comm->mapped;
+	const struct coll_mapped *d = coll_mapped_of(comm);
 
-	if (!d || !d->on)
+	if (!d || !d->facts.on)
 		return 0;
 	*word = (struct coll_device_word){mapped_word(d->page, d->page_at, &d->page->finished),
 	                                  atomic_load(&d->page->enqueued)};
@@ -331,7 +315,7 @@ size_t coll_mapped_segments(const struct coll_mapped_call *call)
 
 bool coll_mapped_has_come(const struct coll_comm *comm, const struct coll_mapped_call *call, size_t segment)
 {
-	const struct coll_mapped *d = comm->mapped;
+	const struct coll_mapped *d = coll_mapped_of(comm);
 
 	for (int r = 0; r < d->size && segment > 0; r++)
 		if (r != d->rank && !mapped_is_past(&d->page->from[r].sync, call->sync + (uint32_t)segment))
@@ -342,7 +326,7 @@ bool coll_mapped_has_come(const struct coll_comm *comm, const struct coll_mapped
 coll_status coll_mapped_put_wait(const struct coll_comm *comm, const struct coll_mapped_call *call, size_t segment,
                                  coll_device_stream stream)
 {
-	const struct coll_mapped *d = comm->mapped;
+	const struct coll_mapped *d = coll_mapped_of(comm);
 	struct coll_device_word waits[COLL_MAPPED_RANKS_MAX];
 
 	if (segment == 0)
@@ -354,7 +338,7 @@ coll_status coll_mapped_put_wait(const struct coll_comm *comm, const struct coll
 coll_status coll_mapped_put(struct coll_comm *comm, const struct coll_job *job, const struct coll_mapped_call *call,
                             size_t segment, bool waits, struct coll_device_word ended, coll_device_stream stream)
 {
-	struct coll_mapped *d = comm->mapped;
+	struct coll_mapped *d = coll_mapped_of(comm);
 	const size_t tiled = call->tiles * call->syncs;
 	coll_status st = COLL_OK;
 
@@ -395,7 +379,7 @@ static int awaited(const struct coll_mapped *d)
 
 bool coll_mapped_waits_for_stream(const struct coll_comm *comm, const struct coll_mapped_call *call)
 {
-	const struct coll_mapped *d = comm->mapped;
+	const struct coll_mapped *d = coll_mapped_of(comm);
 
 	return !coll_stage_is_ready(&call->stage, 0) || mapped_is_past(&d->page->finished, last_sync(call)) ||
 	       awaited(d) < 0;
@@ -496,9 +480,9 @@ void coll_mapped_where(void *arg, const struct coll_job *job, const struct coll_
 
 void coll_mapped_release(struct coll_comm *comm)
 {
-	struct coll_mapped *d = comm->mapped;
+	struct coll_mapped *d = coll_mapped_of(comm);
 
-	if (!d || !d->on)
+	if (!d || !d->facts.on)
 		return;
 	/* Before a stream goes on because of this. */
 	if (!atomic_load_explicit(&d->page->guard, memory_order_relaxed)) {
@@ -533,10 +517,10 @@ static bool is_gone(const struct coll_mapped *d, const struct mapped_peer *p)
  */
 bool coll_mapped_is_let_go(struct coll_comm *comm, bool over)
 {
-	struct coll_mapped *d = comm->mapped;
+	struct coll_mapped *d = coll_mapped_of(comm);
 	bool used = false;
 
-	if (!d || !d->on || !atomic_load(&d->lent))
+	if (!d || !d->facts.on || !atomic_load(&d->lent))
 		return true;
 	coll_mapped_release(comm);
 	for (int r = 0; r < d->size; r++) {

@@ -6,7 +6,7 @@
  * It sleeps until drivers of calls see that a peer has announced something. An announcement belongs to a call that all
  * ranks make, so they look soon.
  */
-#include "mapped/mapper.h"
+#include "devcall/mapped_mapper.h"
 
 #include <time.h>
 #include <unistd.h>

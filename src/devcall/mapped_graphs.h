@@ -14,8 +14,7 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
-#include "core/comm.h"
-#include "device/device.h"
+#include "devcall/mapped_region.h"
 
 struct coll_mapped_call;
 

@@ -6,8 +6,8 @@
 #ifndef COLL_MAPPED_TILE_H
 #define COLL_MAPPED_TILE_H
 
-#include "mapped/call.h"
-#include "mapped/state.h"
+#include "devcall/mapped_call.h"
+#include "devcall/mapped_state.h"
 
 struct coll_mapped_tile {
 	const struct coll_mapped *d;

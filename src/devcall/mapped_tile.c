@@ -1,7 +1,7 @@
 /*
  * See tile.h. Owns where the bytes of a tile lie, and which kernels move them.
  */
-#include "mapped/tile.h"
+#include "devcall/mapped_tile.h"
 
 #include <string.h>
 

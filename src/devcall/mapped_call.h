@@ -13,18 +13,12 @@
 #ifndef COLL_MAPPED_CALL_H
 #define COLL_MAPPED_CALL_H
 
-#include "core/comm.h"
-#include "device/device.h"
+#include "devcall/mapped_region.h"
 
-/* Facts of the table of ways (select/ways.h), agreed: whether all ranks map each other's device memory, and whether
- * devices can reduce as the call says. */
-bool coll_mapped_is_on(const struct coll_comm *comm);
-bool coll_mapped_reduces(const struct coll_comm *comm, const struct coll_call *call);
 /* What runs a direct call. */
 coll_status coll_mapped_poll(void *arg, const struct coll_job *job, struct coll_intra_state *s);
 void coll_mapped_where(void *arg, const struct coll_job *job, const struct coll_intra_state *s,
                        struct coll_run_where *where);
-const struct coll_intra_op *coll_mapped_op(const struct coll_comm *comm);
 bool coll_mapped_is(const struct coll_comm *comm, const struct coll_intra_op *op);
 
 struct coll_mapped_call;

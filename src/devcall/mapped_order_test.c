@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "mapped/call.h"
-#include "mapped/state.h"
+#include "devcall/mapped_call.h"
+#include "devcall/mapped_state.h"
 #include "tests/plain.h"
 
 enum { RANKS = 4, ME = 1 };
@@ -67,7 +67,7 @@ static const char *read_by(enum coll_kind kind, size_t count, size_t segment)
 	memcpy(mapped.peer, ring, sizeof(ring));
 	for (int r = 0; r < RANKS; r++)
 		mapped.peers[r] = (struct mapped_peer){.page = &pages[r], .slots = (uint64_t)(r + 1) << 32};
-	comm->mapped = &mapped;
+	comm->direct = &mapped.facts;
 	comm->size = RANKS;
 	comm->rank = ME;
 	CHECK(coll_mapped_prepare(comm, &job, false, false, false, &call));

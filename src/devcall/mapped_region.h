@@ -8,8 +8,13 @@
 #include "core/comm.h"
 #include "device/device.h"
 
-enum { COLL_MAPPED_RANKS_MAX = 8 };
 struct coll_mapped;
+
+/* What a communicator has for direct calls; NULL: nothing was tried. */
+static inline struct coll_mapped *coll_mapped_of(const struct coll_comm *comm)
+{
+	return (struct coll_mapped *)(void *)comm->direct;
+}
 
 /* What the ranks exchange, in rank order. */
 struct coll_mapped_export {
@@ -48,7 +53,5 @@ void coll_mapped_agree(struct coll_comm *comm, const struct coll_mapped_verdict 
 void coll_mapped_destroy(struct coll_comm *comm, bool stuck, struct coll_device_region *keep);
 /* Under which a descriptor of a region of the user's memory goes to another process. */
 struct coll_channel_key coll_mapped_region_key(const struct coll_mapped *d, int place, uint32_t generation);
-/* For people: "mapped by descriptors", or why the memory is not mapped. True: it is. */
-bool coll_mapped_describe(const struct coll_comm *comm, char *buf, size_t len_bytes);
 
 #endif

@@ -11,10 +11,10 @@
  * What is in brackets is there if this rank has host memory. Of two syncs of one tile, the first has no use of its own:
  * the part that this rank reduces is what the second one fills.
  */
-#include "mapped/graphs.h"
+#include "devcall/mapped_graphs.h"
 
 #include "base/planted.h"
-#include "mapped/tile.h"
+#include "devcall/mapped_tile.h"
 #include "record/way.h"
 
 enum { CLEAR = 1, COPIED = 2, TAKEN = 4, RELEASED = CLEAR | COPIED | TAKEN };
@@ -43,9 +43,9 @@ static struct coll_mapped_tile tile_of(const struct coll_mapped *d, const struct
 
 void coll_mapped_graphs_open(struct coll_comm *comm, const struct coll_mapped_ring *ring)
 {
-	struct coll_mapped *d = comm->mapped;
+	struct coll_mapped *d = coll_mapped_of(comm);
 
-	if (!d || !d->on)
+	if (!d || !d->facts.on)
 		return;
 	for (int i = 0; i < SLOTS; i++)
 		atomic_store_explicit(&ring->words->go[i], CLEAR, memory_order_relaxed);
@@ -133,7 +133,7 @@ coll_status coll_mapped_graph_put(const struct coll_comm *comm, const struct col
 	coll_status st = COLL_OK;
 
 	for (size_t i = 0; i < call->tiles && st == COLL_OK; i++, sync++) {
-		const struct coll_mapped_tile t = tile_of(comm->mapped, job, call, i);
+		const struct coll_mapped_tile t = tile_of(coll_mapped_of(comm), job, call, i);
 
 		st = put_begin(&t, stream, sync);
 		if (st == COLL_OK && call->syncs == 2)
@@ -323,12 +323,12 @@ void coll_mapped_graph_where(void *arg, const struct coll_job *job, const struct
 
 bool coll_mapped_graph_waits_for_stream(const struct coll_comm *comm)
 {
-	return awaited(comm->mapped) < 0;
+	return awaited(coll_mapped_of(comm)) < 0;
 }
 
 uint32_t coll_mapped_graph_reached(const struct coll_comm *comm)
 {
-	const struct coll_mapped *d = comm->mapped;
+	const struct coll_mapped *d = coll_mapped_of(comm);
 	uint32_t id = 0;
 
 	for (uint32_t i = 0; d && d->graphs.words && i < SLOTS && !id; i++)
@@ -338,14 +338,14 @@ uint32_t coll_mapped_graph_reached(const struct coll_comm *comm)
 
 const struct coll_intra_op *coll_mapped_graph_op(const struct coll_comm *comm)
 {
-	return &comm->mapped->graphs.op;
+	return &coll_mapped_of(comm)->graphs.op;
 }
 
 /* ---- End ---- */
 
 void coll_mapped_graphs_release(struct coll_comm *comm)
 {
-	struct coll_mapped *d = comm->mapped;
+	struct coll_mapped *d = coll_mapped_of(comm);
 
 	for (uint32_t i = 0; d && d->graphs.words && i < SLOTS; i++)
 		let_go(d, i, RELEASED);

@@ -4,7 +4,7 @@
  * A region is found by the number that the driver gives each allocation. One that was freed, or the one that was used
  * least recently, is retracted, and its place is free when all peers have answered that. Nothing here waits.
  */
-#include "mapped/records.h"
+#include "devcall/mapped_records.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -12,7 +12,7 @@
 
 #include "base/fork.h"
 #include "base/planted.h"
-#include "mapped/call.h"
+#include "devcall/mapped_call.h"
 
 /* Whether the call whose last sync has this number has ended on all ranks, however long ago that was. */
 static bool is_over(const struct coll_mapped *d, uint32_t last)
@@ -180,7 +180,7 @@ static struct mapped_own *region_of(struct coll_mapped *d, uintptr_t base, uint6
 /* What the check of the arguments has found out, or a look of its own. */
 static bool range_of(const struct coll_comm *comm, const void *ptr, struct coll_device_range *range)
 {
-	struct coll_device *device = comm->mapped->device;
+	struct coll_device *device = coll_mapped_of(comm)->device;
 
 	for (unsigned i = 0; i < COLL_SEEN; i++) {
 		const struct coll_seen *s = &comm->seen[i];
@@ -196,7 +196,7 @@ static bool range_of(const struct coll_comm *comm, const void *ptr, struct coll_
 
 void coll_records_find(struct coll_comm *comm, const void *ptr, size_t len_bytes, struct coll_mapped_buffer *buffer)
 {
-	struct coll_mapped *d = comm->mapped;
+	struct coll_mapped *d = coll_mapped_of(comm);
 	struct coll_device_range range;
 	struct mapped_own *o;
 
@@ -281,8 +281,9 @@ void coll_records_publish(struct coll_mapped *d, const struct coll_mapped_call *
 	atomic_store_explicit(&r->number, call->number, memory_order_release);
 }
 
-void coll_records_describe(const struct coll_mapped *d, char *buf, size_t len_bytes)
+void coll_records_describe(const struct coll_device_facts *facts, char *buf, size_t len_bytes)
 {
+	const struct coll_mapped *d = (const struct coll_mapped *)(const void *)facts;
 	const unsigned long long in_place = d->in_place, all = d->in_place + d->by_copy;
 
 	buf[0] = 0;

@@ -10,8 +10,8 @@
 #ifndef COLL_MAPPED_RECORDS_H
 #define COLL_MAPPED_RECORDS_H
 
-#include "mapped/call.h"
-#include "mapped/state.h"
+#include "devcall/mapped_call.h"
+#include "devcall/mapped_state.h"
 
 /* All by the communicator's thread. */
 
@@ -22,7 +22,7 @@ void coll_records_deal(struct coll_mapped *d, struct coll_mapped_call *call, uin
 /* Before anything of the call is enqueued. */
 void coll_records_publish(struct coll_mapped *d, const struct coll_mapped_call *call);
 /* For people: how buffers of long calls have gone so far. */
-void coll_records_describe(const struct coll_mapped *d, char *buf, size_t len_bytes);
+void coll_records_describe(const struct coll_device_facts *facts, char *buf, size_t len_bytes);
 /* No peer can answer any more. */
 void coll_records_close(struct coll_mapped *d);
 

@@ -5,7 +5,7 @@
  * plain memory if all ranks are in one process. Its slots are a region of its device: their descriptor goes over the
  * same link, their handle with what the ranks exchange, and within a process the address is enough.
  */
-#include "mapped/region.h"
+#include "devcall/mapped_region.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,10 +19,10 @@
 #include "base/delay.h"
 #include "base/fork.h"
 #include "base/messages.h"
-#include "mapped/call.h"
-#include "mapped/mapper.h"
-#include "mapped/records.h"
-#include "mapped/state.h"
+#include "devcall/mapped_call.h"
+#include "devcall/mapped_mapper.h"
+#include "devcall/mapped_records.h"
+#include "devcall/mapped_state.h"
 #include "record/way.h"
 
 enum { OFFER_WINDOW = UINT16_MAX - 1, HAND_WINDOW = UINT16_MAX - 2 };
@@ -68,8 +68,8 @@ bool coll_mapped_eligible(const struct coll_comm *comm)
 
 static void say(struct coll_mapped *d, const char *why)
 {
-	if (!d->about[0])
-		snprintf(d->about, sizeof(d->about), "%.150s", why);
+	if (!d->facts.about[0])
+		snprintf(d->facts.about, sizeof(d->facts.about), "%.150s", why);
 }
 
 /* The last error of the device, without its number. */
@@ -193,7 +193,7 @@ void coll_mapped_offer(struct coll_comm *comm, struct coll_mapped_export *export
 	struct coll_mapped *d = calloc(1, sizeof(*d));
 
 	*export = (struct coll_mapped_export){.can = 0};
-	comm->mapped = d;
+	comm->direct = &d->facts;
 	if (!d) {
 		snprintf(export->why, sizeof(export->why), "out of memory");
 		return;
@@ -210,7 +210,7 @@ void coll_mapped_offer(struct coll_comm *comm, struct coll_mapped_export *export
 	pthread_mutex_init(&d->mapper.lock, NULL);
 	pthread_cond_init(&d->mapper.wanted, NULL);
 	export->can = make(comm, d);
-	snprintf(export->why, sizeof(export->why), "%.60s", d->about);
+	snprintf(export->why, sizeof(export->why), "%.60s", d->facts.about);
 	name_process(export);
 	export->device = (uint64_t)(uintptr_t)d->device;
 	export->shared = (uint64_t)(uintptr_t)d->shared;
@@ -228,7 +228,7 @@ static bool same_process(const struct coll_mapped_export *a, const struct coll_m
 /* Tell a peer of another rank what it needs. */
 static bool tell(struct coll_comm *comm, struct mapped_peer *p, bool here)
 {
-	const struct coll_mapped *d = comm->mapped;
+	const struct coll_mapped *d = coll_mapped_of(comm);
 	const struct coll_channel_key offer = key_of(comm, OFFER_WINDOW), hand = key_of(comm, HAND_WINDOW);
 	coll_status st;
 
@@ -244,7 +244,7 @@ static bool tell(struct coll_comm *comm, struct mapped_peer *p, bool here)
 /* AGAIN: it is still on its way. */
 static coll_status map_page(struct coll_comm *comm, struct mapped_peer *p, const struct coll_mapped_export *export)
 {
-	struct coll_mapped *d = comm->mapped;
+	struct coll_mapped *d = coll_mapped_of(comm);
 	const struct coll_channel_key key = key_of(comm, OFFER_WINDOW);
 	coll_status st;
 
@@ -273,7 +273,7 @@ static coll_status map_page(struct coll_comm *comm, struct mapped_peer *p, const
 static coll_status map_slots(struct coll_comm *comm, struct mapped_peer *p, const struct coll_mapped_export *export,
                              bool here)
 {
-	struct coll_mapped *d = comm->mapped;
+	struct coll_mapped *d = coll_mapped_of(comm);
 	const struct coll_channel_key key = key_of(comm, HAND_WINDOW);
 	coll_status st = COLL_OK;
 	int fd = -1;
@@ -309,7 +309,7 @@ static coll_status map_slots(struct coll_comm *comm, struct mapped_peer *p, cons
 /* One look at all peers. */
 static coll_status map_all(struct coll_comm *comm, const struct coll_mapped_export *exports)
 {
-	struct coll_mapped *d = comm->mapped;
+	struct coll_mapped *d = coll_mapped_of(comm);
 	bool waits = false;
 
 	for (int r = 0; r < comm->size; r++) {
@@ -333,7 +333,7 @@ static coll_status map_all(struct coll_comm *comm, const struct coll_mapped_expo
 
 void coll_mapped_map(struct coll_comm *comm, const struct coll_mapped_export *exports, struct coll_mapped_verdict *mine)
 {
-	struct coll_mapped *d = comm->mapped;
+	struct coll_mapped *d = coll_mapped_of(comm);
 	const uint64_t until = coll_clock_ns() + (uint64_t)comm->ctx->settings.create_timeout_ms * 1000000;
 	coll_status st = COLL_OK;
 
@@ -358,7 +358,7 @@ void coll_mapped_map(struct coll_comm *comm, const struct coll_mapped_export *ex
 	mine->mapped = st == COLL_OK;
 	if (st != COLL_OK)
 		say(d, "the memory of a rank did not come in time");
-	snprintf(mine->why, sizeof(mine->why), "%.59s", d->about);
+	snprintf(mine->why, sizeof(mine->why), "%.59s", d->facts.about);
 }
 
 /* How most of the memory is mapped, for people. */
@@ -377,7 +377,7 @@ static const char *how(const struct coll_mapped *d)
 void coll_mapped_agree(struct coll_comm *comm, const struct coll_mapped_verdict *verdicts,
                        const struct coll_mapped_order *order)
 {
-	struct coll_mapped *d = comm->mapped;
+	struct coll_mapped *d = coll_mapped_of(comm);
 	int bad = -1;
 
 	for (int r = comm->size - 1; r >= 0; r--)
@@ -390,37 +390,17 @@ void coll_mapped_agree(struct coll_comm *comm, const struct coll_mapped_verdict 
 	if (d->opened && d->memory.base)
 		d->opened->table.shared->settle(d->opened->inst, &d->memory);
 	/* Before the first call: drivers read it without a lock of the communicator's thread. */
-	d->op = (struct coll_intra_op){
+	d->facts.op = (struct coll_intra_op){
 	        .poll = coll_mapped_poll, .where = coll_mapped_where, .arg = d, .way = COLL_WAY_DEVICE_DIRECT};
 	memcpy(d->peer, order->peer, sizeof(d->peer));
-	d->on = bad < 0;
-	if (d->on)
-		snprintf(d->about, sizeof(d->about), "mapped %s; %.95s", how(d), order->about);
+	d->facts.describe = coll_records_describe;
+	d->facts.on = bad < 0;
+	if (d->facts.on)
+		snprintf(d->facts.about, sizeof(d->facts.about), "mapped %s; %.95s", how(d), order->about);
 	else
-		snprintf(d->about, sizeof(d->about), "rank %d: %.59s", bad, verdicts[bad].why);
+		snprintf(d->facts.about, sizeof(d->facts.about), "rank %d: %.59s", bad, verdicts[bad].why);
 	coll_log(&comm->ctx->logger, COLL_LOG_INFO, "device memory of communicator %016llx: %s%s",
-	         (unsigned long long)comm->id, d->on ? "" : "staged: ", d->about);
-}
-
-bool coll_mapped_describe(const struct coll_comm *comm, char *buf, size_t len_bytes)
-{
-	const char *why = "not all ranks have a device";
-	char records[128] = "";
-
-	if (comm->mapped)
-		why = comm->mapped->about;
-	else if (!comm->ctx->settings.device_direct)
-		why = "COLL_DEVICE_DIRECT=0";
-	else if (comm->rank_map.hosts > 1)
-		why = "the ranks are on several hosts";
-	else if (comm->size < 2 || comm->size > COLL_MAPPED_RANKS_MAX)
-		why = "direct takes 2 to 8 ranks";
-	else
-		why = "not all ranks have a device";
-	if (comm->mapped && comm->mapped->on)
-		coll_records_describe(comm->mapped, records, sizeof(records));
-	snprintf(buf, len_bytes, "%s%s", why, records);
-	return comm->mapped && comm->mapped->on;
+	         (unsigned long long)comm->id, d->facts.on ? "" : "staged: ", d->facts.about);
 }
 
 /* ---- End ---- */
@@ -496,14 +476,14 @@ static bool wait_for_graphs(struct coll_mapped *d, uint64_t until)
 
 void coll_mapped_destroy(struct coll_comm *comm, bool stuck, struct coll_device_region *keep)
 {
-	struct coll_mapped *d = comm->mapped;
+	struct coll_mapped *d = coll_mapped_of(comm);
 	const uint64_t until = coll_clock_ns() + COLL_DELAY_NS(DEVICE_DRAIN);
 	char records[128];
 
 	if (!d)
 		return;
-	comm->mapped = NULL;
-	coll_records_describe(d, records, sizeof(records));
+	comm->direct = NULL;
+	coll_records_describe(&d->facts, records, sizeof(records));
 	if (records[0])
 		coll_log(&comm->ctx->logger, COLL_LOG_INFO, "device memory of communicator %016llx%s",
 		         (unsigned long long)comm->id, records);

@@ -9,9 +9,9 @@
 #include <stdatomic.h>
 
 #include "base/limits.h"
+#include "devcall/mapped_graphs.h"
+#include "devcall/mapped_region.h"
 #include "device/kernels/args.h"
-#include "mapped/graphs.h"
-#include "mapped/region.h"
 #include "transport/transport_shared.h"
 
 enum { MAPPED_LINE = 64, MAPPED_PAGE = 16384, MAPPED_CALLS = 256, MAPPED_PARITIES = 2 };
@@ -122,11 +122,9 @@ struct mapped_ground {
 };
 
 struct coll_mapped {
+	struct coll_device_facts facts; /* first: see coll_mapped_of() */
 	struct coll_device *device;
-	struct coll_intra_op op;
-	bool on;
-	char about[160]; /* why, or how */
-	uint64_t id;     /* of the communicator */
+	uint64_t id; /* of the communicator */
 	uint32_t epoch;
 	int rank, size;
 	int peer[COLL_MAPPED_RANKS_MAX]; /* whom this rank reads, in this order */
