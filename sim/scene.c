@@ -112,7 +112,7 @@ static void choose_type(struct sim_scene *sc, struct sim_operation *op)
 	} choices[] = {{COLL_I32, COLL_MAX},
 	               {COLL_I32, COLL_AVG},
 	               {COLL_U8, COLL_SUM},
-	               {COLL_F64, COLL_SUM},
+	               {COLL_F16, COLL_AVG},
 	               {COLL_F32, COLL_OP_PREMUL_SUM}};
 	const uint32_t i = sim_below(sc, 5);
 

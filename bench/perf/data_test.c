@@ -45,7 +45,10 @@ static void reduce_backwards(const struct coll_reduction *r, struct inputs *x, i
 	coll_reduce_run(r, x->out, src, 1, -2, size == 1, COUNT);
 	for (int s = size - 2; s >= 0; s--) {
 		src[0] = x->in[s];
-		coll_reduce_run(r, x->out, src, 2, 0, s == 0, COUNT);
+		if (r->mean)
+			coll_reduce_weighted(r, x->out, src, 2, (uint32_t[]){1, (uint32_t)(size - 1 - s)}, COUNT);
+		else
+			coll_reduce_run(r, x->out, src, 2, 0, s == 0, COUNT);
 	}
 }
 

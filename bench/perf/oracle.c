@@ -194,11 +194,12 @@ static double real_input(coll_dtype type, int op, int size, int rank, uint32_t p
 	}
 }
 
-static bool rounds_at(int op, uint32_t position)
+/* Averages of narrow types are means of means: each is rounded. */
+static bool rounds_at(coll_dtype type, int op, uint32_t position)
 {
 	const bool arithmetic = op == COLL_SUM || op == COLL_PROD || op == COLL_AVG || op == PERF_MULSUM;
 
-	return arithmetic && position % ROUNDING_PERIOD == ROUNDING_AT;
+	return arithmetic && (position % ROUNDING_PERIOD == ROUNDING_AT || (op == COLL_AVG && precision(type) < 24));
 }
 
 uint64_t perf_oracle_input(coll_dtype type, int op, int size, int rank, uint32_t position)
@@ -208,7 +209,7 @@ uint64_t perf_oracle_input(coll_dtype type, int op, int size, int rank, uint32_t
 	if (op < 0)
 		return truncated(type, h);
 	if (is_real(type))
-		return narrow(type, real_input(type, op, size, rank, position, rounds_at(op, position), h));
+		return narrow(type, real_input(type, op, size, rank, position, rounds_at(type, op, position), h));
 	if (op == COLL_PROD)
 		return truncated(type, h | 1); /* an even factor or two would leave only zeros */
 	if (op == COLL_LAND || op == COLL_LOR || op == COLL_LXOR)
@@ -284,7 +285,7 @@ static struct perf_expected real_result(coll_dtype type, int op, int size, uint3
 		magnitude = fabsl(v);
 	if (op == COLL_AVG) {
 		/* An exact sum is a double; one rounding then, as in f64 itself. */
-		v = rounds_at(op, position) ? v / size : (long double)((double)v / size);
+		v = rounds_at(type, op, position) ? v / size : (long double)((double)v / size);
 		magnitude /= size;
 	}
 	if (op == PERF_MULSUM) {
@@ -293,7 +294,7 @@ static struct perf_expected real_result(coll_dtype type, int op, int size, uint3
 	}
 	e.value = (double)v;
 	e.bits = narrow(type, e.value);
-	if (rounds_at(op, position))
+	if (rounds_at(type, op, position))
 		e.tolerance =
 		        expm1((size + scaled) * log1p(u)) * (double)magnitude + (size + scaled) * least_error(type);
 	return e;

@@ -31,7 +31,10 @@ static struct coll_tree_node second_tree(int n, int rank)
 	int position = n % 2 == 0 ? n - 1 - rank : (rank + 1) % n;
 	struct coll_tree_node at = coll_tree_inorder(n, position);
 
-	return (struct coll_tree_node){second_rank(n, at.parent), second_rank(n, at.left), second_rank(n, at.right)};
+	at.parent = second_rank(n, at.parent);
+	at.left = second_rank(n, at.left);
+	at.right = second_rank(n, at.right);
+	return at;
 }
 
 static void up_and_down(struct coll_builder *b, const struct coll_tree_node *node, uint32_t chunk)
@@ -41,11 +44,12 @@ static void up_and_down(struct coll_builder *b, const struct coll_tree_node *nod
 	struct coll_at out = coll_out(chunk);
 
 	if (node->left >= 0) {
-		coll_build_recv_reduce(b, node->left, sum, out, COLL_INCOMING_LEFT, root && node->right < 0);
+		coll_build_recv_reduce(b, node->left, sum, out, COLL_INCOMING_LEFT, node->below,
+		                       root && node->right < 0);
 		sum = out;
 	}
 	if (node->right >= 0) {
-		coll_build_recv_reduce(b, node->right, sum, out, COLL_INCOMING_RIGHT, root);
+		coll_build_recv_reduce(b, node->right, sum, out, COLL_INCOMING_RIGHT, node->above, root);
 		sum = out;
 	}
 	if (!root) {

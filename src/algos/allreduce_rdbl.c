@@ -13,7 +13,7 @@ coll_status coll_algo_allreduce_rdbl(const struct coll_shape *s, struct coll_bui
 	if (s->size == 1)
 		coll_build_copy(b, coll_in(0), coll_out(0), true);
 	else
-		coll_doubling(b, s->size, s->rank, NULL, coll_in(0));
+		coll_doubling(b, s->size, s->rank, NULL, NULL, coll_in(0));
 	return coll_build_status(b);
 }
 

@@ -31,7 +31,8 @@ static void kept(const struct coll_fold *f, int mask, int *first, int *len)
 static void halving(struct coll_builder *b, const struct coll_fold *f, struct coll_at sum)
 {
 	for (int mask = 1; mask < f->pow2; mask *= 2) {
-		const int partner = coll_fold_rank(f, f->virt ^ mask);
+		const int virt = f->virt ^ mask, partner = coll_fold_rank(f, virt);
+		const int incoming = coll_fold_end(f, virt, mask) - coll_fold_first(f, virt, mask);
 		const bool upper = (f->virt & mask) != 0;
 		int first, len;
 
@@ -42,7 +43,7 @@ static void halving(struct coll_builder *b, const struct coll_fold *f, struct co
 		coll_build_send(b, partner, sum);
 		sum.chunk = (uint32_t)(upper ? first + len : first);
 		coll_build_recv_reduce(b, partner, sum, coll_out(sum.chunk),
-		                       upper ? COLL_INCOMING_LEFT : COLL_INCOMING_RIGHT, len == 1);
+		                       upper ? COLL_INCOMING_LEFT : COLL_INCOMING_RIGHT, (uint32_t)incoming, len == 1);
 		sum.buf = COLL_BUF_OUT;
 	}
 }
@@ -77,7 +78,7 @@ coll_status coll_algo_allreduce_rhd(const struct coll_shape *s, struct coll_buil
 		return coll_build_status(b);
 	}
 	if (coll_fold_has_extra(&f)) {
-		coll_build_recv_reduce(b, s->rank + 1, sum, coll_out(0), COLL_INCOMING_RIGHT, false);
+		coll_build_recv_reduce(b, s->rank + 1, sum, coll_out(0), COLL_INCOMING_RIGHT, 1, false);
 		sum = coll_out(0);
 	}
 	halving(b, &f, sum);

@@ -32,7 +32,7 @@ coll_status coll_algo_allreduce_ring(const struct coll_shape *s, struct coll_bui
 	for (int i = 1; i < n; i++) {
 		uint32_t c = (uint32_t)coll_peer_at(s, -i);
 
-		coll_build_recv_reduce(b, prev, coll_in(c), coll_out(c), COLL_INCOMING_LEFT, i == n - 1);
+		coll_build_recv_reduce(b, prev, coll_in(c), coll_out(c), COLL_INCOMING_LEFT, (uint32_t)i, i == n - 1);
 		coll_build_send(b, next, coll_out(c));
 	}
 	for (int i = 0; i < n - 1; i++) {

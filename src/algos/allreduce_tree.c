@@ -24,11 +24,12 @@ coll_status coll_algo_allreduce_tree(const struct coll_shape *s, struct coll_bui
 	if (s->size == 1)
 		coll_build_copy(b, coll_in(0), coll_out(0), true);
 	if (node.left >= 0) {
-		coll_build_recv_reduce(b, node.left, sum, coll_out(0), COLL_INCOMING_LEFT, root && node.right < 0);
+		coll_build_recv_reduce(b, node.left, sum, coll_out(0), COLL_INCOMING_LEFT, node.below,
+		                       root && node.right < 0);
 		sum = coll_out(0);
 	}
 	if (node.right >= 0) {
-		coll_build_recv_reduce(b, node.right, sum, coll_out(0), COLL_INCOMING_RIGHT, root);
+		coll_build_recv_reduce(b, node.right, sum, coll_out(0), COLL_INCOMING_RIGHT, node.above, root);
 		sum = coll_out(0);
 	}
 	if (!root) {

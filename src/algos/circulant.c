@@ -3,6 +3,9 @@
  */
 #include "algos/circulant.h"
 
+#include <stdlib.h>
+#include <string.h>
+
 #include "algos/ranks.h"
 
 static void send(const struct coll_ring *r, struct coll_builder *b, int distance, uint8_t buf, int first, int len)
@@ -25,15 +28,67 @@ static void receive(const struct coll_ring *r, struct coll_builder *b, int dista
 	}
 }
 
+/* What arrives of the blocks of a run, one entry for each member's: the contributions that they hold, ... */
+struct arriving {
+	uint32_t *block_at; /* ... from where a block that began so far from its owner is now, ... */
+	uint32_t *incoming;
+	struct coll_plan_weight *weights; /* ... and what the builder is told: of chunks, not of members */
+};
+
+static coll_status arriving_init(struct arriving *a, int n)
+{
+	const size_t count = (size_t)n;
+
+	*a = (struct arriving){calloc(count, sizeof(*a->block_at)), calloc(count, sizeof(*a->incoming)),
+	                       calloc(count, sizeof(*a->weights))};
+	for (uint32_t i = 0; a->block_at && i < count; i++)
+		a->block_at[i] = i;
+	return a->block_at && a->incoming && a->weights ? COLL_OK : COLL_ERR_MEMORY;
+}
+
+static void arriving_fini(struct arriving *a)
+{
+	free(a->block_at);
+	free(a->incoming);
+	free(a->weights);
+}
+
+/* A round of the circulant graph: blocks [skip, prev) of the member `skip` back arrive as blocks from 0 on. Block j
+ * that began as block b of a member holds what that member had, which is b - j back from where the block is: member j -
+ * b. */
+static void arriving_round(struct arriving *a, const struct coll_ring *r, int skip, int prev)
+{
+	memset(a->incoming, 0, (size_t)(prev - skip) * sizeof(*a->incoming));
+	for (int began = 0; began < r->count; began++) {
+		const int at = (int)a->block_at[began] - skip;
+
+		if (at < 0)
+			continue;
+		a->incoming[at] += coll_ring_held(r, at - began);
+		a->block_at[began] = (uint32_t)at;
+	}
+}
+
 static void receive_reduce(const struct coll_ring *r, struct coll_builder *b, int distance, int first, int len,
-                           uint8_t from, uint8_t to, bool final)
+                           uint8_t from, uint8_t to, struct arriving *a, bool final)
 {
 	const struct coll_ring_run run = coll_ring_run(r, first, len);
+	uint32_t member = 0;
 
 	for (uint32_t i = 0; i < run.pieces; i++) {
+		uint32_t n = 0;
+
+		/* No member's chunks lie in two pieces. */
+		for (uint32_t end = 0; end < run.len[i]; member++) {
+			const struct coll_ring_run one = coll_ring_run(r, first + (int)member, 1);
+
+			end += one.pieces ? one.len[0] : 0;
+			a->weights[n++] = (struct coll_plan_weight){.end = end, .incoming = a->incoming[member]};
+		}
 		coll_build_run_within(b, run.len[i], run.span);
-		coll_build_recv_reduce(b, coll_ring_peer(r, distance), (struct coll_at){from, run.chunk[i]},
-		                       (struct coll_at){to, run.chunk[i]}, COLL_INCOMING_LEFT, final);
+		coll_build_recv_reduce_uneven(b, coll_ring_peer(r, distance), (struct coll_at){from, run.chunk[i]},
+		                              (struct coll_at){to, run.chunk[i]}, COLL_INCOMING_LEFT, a->weights,
+		                              final);
 	}
 }
 
@@ -74,7 +129,7 @@ static void copy_own(const struct coll_levels *v, struct coll_builder *b)
 
 /* All with all: member d on gets what it owns; this rank sums up what it owns itself. */
 static void reduce_scatter_direct(struct coll_levels *v, struct coll_builder *b, uint32_t nrings, uint8_t acc,
-                                  bool final, bool raw)
+                                  struct arriving *a, bool final, bool raw)
 {
 	const int n = v->rings[0].count;
 
@@ -85,8 +140,9 @@ static void reduce_scatter_direct(struct coll_levels *v, struct coll_builder *b,
 		for (uint32_t k = 0; k < nrings; k++) {
 			const bool last = d == n - 1 && final;
 
+			a->incoming[0] = coll_ring_held(&v->rings[k], -d);
 			receive_reduce(&v->rings[k], b, -d, 0, 1, raw && d == 1 ? COLL_BUF_IN : acc,
-			               last ? COLL_BUF_OUT : acc, last);
+			               last ? COLL_BUF_OUT : acc, a, last);
 		}
 }
 
@@ -110,7 +166,7 @@ static bool goes_round(const struct coll_levels *v)
 /* The blocks of others travel forward from neighbour to neighbour, each summed on its way to its owner, which is last:
  * block -1 first. */
 static void reduce_scatter_round(struct coll_levels *v, struct coll_builder *b, uint32_t nrings, uint8_t acc,
-                                 bool final, bool raw)
+                                 struct arriving *a, bool final, bool raw)
 {
 	const uint8_t own = raw ? COLL_BUF_IN : acc;
 	const int n = v->rings[0].count;
@@ -120,8 +176,9 @@ static void reduce_scatter_round(struct coll_levels *v, struct coll_builder *b, 
 
 		for (uint32_t k = 0; k < nrings; k++)
 			send(&v->rings[k], b, 1, i == n - 1 ? own : acc, i, 1);
+		a->incoming[0] += coll_ring_held(&v->rings[0], i - n);
 		for (uint32_t k = 0; k < nrings; k++)
-			receive_reduce(&v->rings[k], b, -1, i - 1, 1, own, last ? COLL_BUF_OUT : acc, last);
+			receive_reduce(&v->rings[k], b, -1, i - 1, 1, own, last ? COLL_BUF_OUT : acc, a, last);
 	}
 }
 
@@ -141,8 +198,8 @@ static void all_gather_round(struct coll_levels *v, struct coll_builder *b, uint
 }
 
 /* One stage. raw: nothing has been added to yet. */
-static void reduce_scatter(struct coll_levels *v, struct coll_builder *b, uint32_t nrings, uint8_t acc, bool final,
-                           bool raw)
+static void reduce_scatter(struct coll_levels *v, struct coll_builder *b, uint32_t nrings, uint8_t acc,
+                           struct arriving *a, bool final, bool raw)
 {
 	const int n = v->rings[0].count;
 	int touched = raw ? 0 : n;
@@ -159,8 +216,9 @@ static void reduce_scatter(struct coll_levels *v, struct coll_builder *b, uint32
 
 			send(r, b, skip, outgoing(r, b, acc, skip, prev, touched), skip, len);
 		}
+		arriving_round(a, &v->rings[0], skip, prev);
 		for (uint32_t i = 0; i < nrings; i++)
-			receive_reduce(&v->rings[i], b, -skip, 0, len, from, last ? COLL_BUF_OUT : acc, last);
+			receive_reduce(&v->rings[i], b, -skip, 0, len, from, last ? COLL_BUF_OUT : acc, a, last);
 		touched = len > touched ? len : touched;
 	}
 }
@@ -173,17 +231,21 @@ coll_status coll_circulant_reduce_scatter(struct coll_levels *v, struct coll_bui
 	for (uint32_t stage = v->stages; stage-- > v->outer;) {
 		uint32_t nrings;
 		coll_status status = coll_levels_rings(v, stage, &nrings);
+		struct arriving a;
 
 		if (status)
 			return status;
 		if (nrings == 0)
 			break; /* what this rank had is with others */
-		if (coll_levels_direct(v, stage))
-			reduce_scatter_direct(v, b, nrings, acc, final && stage == v->outer, untouched);
-		else if (goes_round(v))
-			reduce_scatter_round(v, b, nrings, acc, final && stage == v->outer, untouched);
-		else
-			reduce_scatter(v, b, nrings, acc, final && stage == v->outer, untouched);
+		status = arriving_init(&a, v->rings[0].count);
+		if (status == COLL_OK)
+			(coll_levels_direct(v, stage) ? reduce_scatter_direct
+			 : goes_round(v)
+			         ? reduce_scatter_round
+			         : reduce_scatter)(v, b, nrings, acc, &a, final && stage == v->outer, untouched);
+		arriving_fini(&a);
+		if (status)
+			return status;
 		untouched = untouched && v->rings[0].count == 1;
 	}
 	if (raw)

@@ -15,7 +15,8 @@
 #include "plan/build.h"
 
 /* Member `me` of n > 1, whose ranks are in ranks (NULL: 0 .. n - 1). Its operand, chunk 0, lies at sum: `in` or a
- * scratch buffer from 2 on. The result goes to out. */
-void coll_doubling(struct coll_builder *b, int n, int me, const int *ranks, struct coll_at sum);
+ * scratch buffer from 2 on. The result goes to out. The operands of members before i hold before[i] contributions, n +
+ * 1 entries (NULL: one each). */
+void coll_doubling(struct coll_builder *b, int n, int me, const int *ranks, const uint32_t *before, struct coll_at sum);
 
 #endif

@@ -29,10 +29,10 @@ static coll_status team_init(struct team *t, const struct coll_shape *s, bool ro
 	const struct coll_layout *l = s->layout;
 	const struct coll_layout_level *level;
 
-	*t = (struct team){.layout = l};
+	*t = (struct team){.layout = l, .level = l ? coll_layout_hosts(l) : 0};
 	if (!l)
 		return COLL_ERR_UNSUPPORTED;
-	level = &l->level[coll_layout_hosts(l)];
+	level = &l->level[t->level];
 	t->hosts = (int)level->groups;
 	t->own = (int)level->group_at[l->place_of[s->rank]];
 	t->first = level->first[t->own];
@@ -66,7 +66,7 @@ static struct coll_at sum_up(const struct team *t, const struct coll_shape *s, s
 		if (member(t, p) == s->rank)
 			continue;
 		coll_build_recv_reduce(b, member(t, p), sum, last ? coll_out(0) : coll_scratch(2, 0),
-		                       COLL_INCOMING_RIGHT, last);
+		                       COLL_INCOMING_RIGHT, 1, last);
 		sum = coll_scratch(2, 0);
 		left--;
 	}
@@ -99,7 +99,7 @@ static coll_status build(const struct coll_shape *s, struct coll_builder *b, boo
 
 static void lead_all_reduce(const struct team *t, const struct coll_shape *s, struct coll_builder *b)
 {
-	coll_doubling(b, t->hosts, t->own, t->leaders, sum_up(t, s, b, 1));
+	coll_doubling(b, t->hosts, t->own, t->leaders, t->layout->level[t->level].first, sum_up(t, s, b, 1));
 	hand_out(t, s, b, coll_out(0));
 }
 
@@ -183,13 +183,14 @@ coll_status coll_algo_broadcast_leaders(const struct coll_shape *s, struct coll_
 static void lead_reduce(const struct team *t, const struct coll_shape *s, struct coll_builder *b)
 {
 	const struct coll_tree_place at = tree_of(t, s);
+	const uint32_t *before = t->layout->level[t->level].first;
 	struct coll_at sum = sum_up(t, s, b, at.children + (at.parent >= 0));
 
 	for (int i = at.children - 1; i >= 0; i--) {
 		const bool last = i == 0 && at.parent < 0;
 
 		coll_build_recv_reduce(b, t->leaders[at.child[i].leader], sum, last ? coll_out(0) : coll_scratch(2, 0),
-		                       COLL_INCOMING_RIGHT, last);
+		                       COLL_INCOMING_RIGHT, before[at.child[i].end] - before[at.child[i].first], last);
 		sum = coll_scratch(2, 0);
 	}
 	if (at.parent >= 0)

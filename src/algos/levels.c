@@ -235,6 +235,17 @@ int coll_ring_peer(const struct coll_ring *r, int distance)
 	return r->stage + 1 == v->stages ? rank_at(v, child) : coll_levels_owner(v, r->stage + 1, child, r->base);
 }
 
+uint32_t coll_ring_held(const struct coll_ring *r, int distance)
+{
+	const uint32_t child = r->first + (uint32_t)coll_mod(r->me + distance, r->count);
+	const uint32_t *first;
+
+	if (r->stage + 1 == r->levels->stages)
+		return 1;
+	first = r->levels->shape->layout->level[r->stage].first;
+	return first[child + 1] - first[child];
+}
+
 struct coll_ring_run coll_ring_run(const struct coll_ring *r, int first, int len)
 {
 	const struct coll_levels *v = r->levels;

@@ -88,6 +88,9 @@ int coll_levels_owner(const struct coll_levels *v, uint32_t stage, uint32_t grou
 /* Member (me + distance) of the ring. */
 int coll_ring_peer(const struct coll_ring *r, int distance);
 
+/* How many ranks' contributions that member's chunks hold when the ring's stage begins. */
+uint32_t coll_ring_held(const struct coll_ring *r, int distance);
+
 /* What `phases` circulant phases over all stages cost: in the hosts of a layout, and between them. block: of one
  * block for each rank, else of one vector. Rates of reducing and storing are left to the caller: received says it. */
 void coll_levels_cost(const struct coll_layout *layout, bool block, int phases, struct coll_algo_cost *inside,

@@ -85,6 +85,16 @@ uint32_t coll_pipeline_run(const struct coll_pipeline *c, uint32_t at, uint32_t 
 	return run;
 }
 
+uint32_t coll_pipeline_behind(const struct coll_pipeline *c)
+{
+	const uint32_t *first = c->levels.shape->layout->level[c->level].first;
+	uint32_t ranks = 0;
+
+	for (uint32_t i = c->at + 1; i < c->count; i++)
+		ranks += first[c->order[i] + 1] - first[c->order[i]];
+	return ranks;
+}
+
 uint32_t coll_pipeline_next(const struct coll_pipeline *c, uint32_t lane)
 {
 	while (lane < c->levels.chunks && coll_pipeline_owner(c, c->at, lane) != c->levels.shape->rank)

@@ -28,6 +28,9 @@ int coll_pipeline_owner(const struct coll_pipeline *c, uint32_t at, uint32_t lan
 /* The lanes from `lane` on that one rank carries at a position and one rank at another position: a frame. */
 uint32_t coll_pipeline_run(const struct coll_pipeline *c, uint32_t at, uint32_t other, uint32_t lane);
 
+/* How many ranks the groups behind this rank's own hold. */
+uint32_t coll_pipeline_behind(const struct coll_pipeline *c);
+
 /* The next lane from `lane` on that this rank carries; the number of lanes if there is none. */
 uint32_t coll_pipeline_next(const struct coll_pipeline *c, uint32_t lane);
 

@@ -85,6 +85,17 @@ static inline int coll_fold_rank(const struct coll_fold *f, int v)
 	return v < f->rem ? 2 * v : v + f->rem;
 }
 
+/* The first rank of the group of `mask` virtual ranks, a power of two, that v is in, and the first after it. */
+static inline int coll_fold_first(const struct coll_fold *f, int v, int mask)
+{
+	return coll_fold_rank(f, v & -mask);
+}
+
+static inline int coll_fold_end(const struct coll_fold *f, int v, int mask)
+{
+	return coll_fold_rank(f, (v & -mask) + mask);
+}
+
 /* Whether this (virtual) rank took over its neighbour's data. */
 static inline bool coll_fold_has_extra(const struct coll_fold *f)
 {

@@ -25,7 +25,7 @@ coll_status coll_algo_reduce_binomial(const struct coll_shape *s, struct coll_bu
 		const struct coll_at dst = root ? coll_out(0) : coll_scratch(0, 0);
 
 		coll_build_recv_reduce(b, child, sum, dst, child < s->rank ? COLL_INCOMING_LEFT : COLL_INCOMING_RIGHT,
-		                       root && i == 0);
+		                       (uint32_t)(at.child[i].end - at.child[i].first), root && i == 0);
 		sum = dst;
 	}
 	if (at.parent >= 0)

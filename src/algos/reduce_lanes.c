@@ -26,6 +26,7 @@ static void pass_on(const struct coll_pipeline *c, const struct coll_shape *s, s
 {
 	const bool ends = c->at + 1 == c->count, last = c->at == 0;
 	const uint8_t from = raw ? COLL_BUF_IN : COLL_BUF_SCRATCH;
+	const uint32_t behind = ends ? 0 : coll_pipeline_behind(c);
 	const uint8_t to = last && s->rank == s->root ? COLL_BUF_OUT : COLL_BUF_SCRATCH;
 	uint32_t lane = coll_pipeline_next(c, 0), sent = 0;
 
@@ -34,7 +35,7 @@ static void pass_on(const struct coll_pipeline *c, const struct coll_shape *s, s
 
 		coll_build_run(b, run, 0, 0, false);
 		coll_build_recv_reduce(b, coll_pipeline_owner(c, c->at + 1, lane), (struct coll_at){from, lane},
-		                       (struct coll_at){to, lane}, COLL_INCOMING_LEFT, last);
+		                       (struct coll_at){to, lane}, COLL_INCOMING_LEFT, behind, last);
 		lane += run;
 		if (!last)
 			send_up_to(c, b, to, &sent, lane);

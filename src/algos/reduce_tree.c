@@ -23,11 +23,11 @@ coll_status coll_algo_reduce_tree(const struct coll_shape *s, struct coll_builde
 	if (s->size == 1)
 		coll_build_copy(b, coll_in(0), coll_out(0), true);
 	if (node.left >= 0) {
-		coll_build_recv_reduce(b, node.left, sum, dst, COLL_INCOMING_LEFT, root && node.right < 0);
+		coll_build_recv_reduce(b, node.left, sum, dst, COLL_INCOMING_LEFT, node.below, root && node.right < 0);
 		sum = dst;
 	}
 	if (node.right >= 0) {
-		coll_build_recv_reduce(b, node.right, sum, dst, COLL_INCOMING_RIGHT, root);
+		coll_build_recv_reduce(b, node.right, sum, dst, COLL_INCOMING_RIGHT, node.above, root);
 		sum = dst;
 	}
 	if (!root)

@@ -24,14 +24,15 @@ static struct coll_at upward(const struct coll_shape *s, struct coll_builder *b,
 
 		if (s->rank > 0) {
 			coll_build_recv_reduce(b, s->rank - 1, block, coll_scratch(0, block.chunk), COLL_INCOMING_LEFT,
-			                       false);
+			                       (uint32_t)s->rank, false);
 			block.buf = COLL_BUF_SCRATCH;
 		}
 		coll_build_send(b, s->rank + 1, block);
 	}
 	if (s->rank == 0)
 		return coll_in(own);
-	coll_build_recv_reduce(b, s->rank - 1, coll_in(own), sum, COLL_INCOMING_LEFT, s->rank == top);
+	coll_build_recv_reduce(b, s->rank - 1, coll_in(own), sum, COLL_INCOMING_LEFT, (uint32_t)s->rank,
+	                       s->rank == top);
 	return sum;
 }
 
@@ -44,13 +45,14 @@ static void downward(const struct coll_shape *s, struct coll_builder *b, uint32_
 
 		if (s->rank < top) {
 			coll_build_recv_reduce(b, s->rank + 1, block, coll_scratch(1, block.chunk), COLL_INCOMING_RIGHT,
-			                       false);
+			                       (uint32_t)(top - s->rank), false);
 			block = coll_scratch(1, block.chunk);
 		}
 		coll_build_send(b, s->rank - 1, block);
 	}
 	if (s->rank < top)
-		coll_build_recv_reduce(b, s->rank + 1, lower, coll_out(own), COLL_INCOMING_RIGHT, true);
+		coll_build_recv_reduce(b, s->rank + 1, lower, coll_out(own), COLL_INCOMING_RIGHT,
+		                       (uint32_t)(top - s->rank), true);
 }
 
 coll_status coll_algo_reducescatter_linear(const struct coll_shape *s, struct coll_builder *b)

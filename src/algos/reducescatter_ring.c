@@ -22,10 +22,11 @@ coll_status coll_algo_reducescatter_ring(const struct coll_shape *s, struct coll
 	for (int i = 2; i < n; i++) {
 		uint32_t c = (uint32_t)coll_peer_at(s, -i);
 
-		coll_build_recv_reduce(b, prev, coll_in(c), coll_scratch(0, c), COLL_INCOMING_LEFT, false);
+		coll_build_recv_reduce(b, prev, coll_in(c), coll_scratch(0, c), COLL_INCOMING_LEFT, (uint32_t)i - 1,
+		                       false);
 		coll_build_send(b, next, coll_scratch(0, c));
 	}
-	coll_build_recv_reduce(b, prev, coll_in(own), coll_out(own), COLL_INCOMING_LEFT, true);
+	coll_build_recv_reduce(b, prev, coll_in(own), coll_out(own), COLL_INCOMING_LEFT, (uint32_t)n - 1, true);
 	return coll_build_status(b);
 }
 

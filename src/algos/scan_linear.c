@@ -19,7 +19,7 @@ coll_status coll_algo_scan_linear(const struct coll_shape *s, struct coll_builde
 	if (s->rank > 0) {
 		const struct coll_at dst = last ? coll_out(0) : coll_scratch(0, 0);
 
-		coll_build_recv_reduce(b, s->rank - 1, sum, dst, COLL_INCOMING_LEFT, last);
+		coll_build_recv_reduce(b, s->rank - 1, sum, dst, COLL_INCOMING_LEFT, (uint32_t)s->rank, last);
 		sum = dst;
 	}
 	if (!last)

@@ -32,7 +32,9 @@ coll_status coll_algo_scan_rdbl(const struct coll_shape *s, struct coll_builder 
 		if (receives) {
 			const struct coll_at next = last ? coll_out(0) : coll_scratch((uint32_t)round % 2, 0);
 
-			coll_build_recv_reduce(b, s->rank - d, sum, next, COLL_INCOMING_LEFT, last);
+			const int incoming = s->rank - d + 1 < d ? s->rank - d + 1 : d;
+
+			coll_build_recv_reduce(b, s->rank - d, sum, next, COLL_INCOMING_LEFT, (uint32_t)incoming, last);
 			sum = next;
 			stored = last;
 		}

@@ -27,6 +27,8 @@ static struct coll_tree_node find(int first, int len, int position, int parent)
 			        .parent = parent,
 			        .left = subtree_root(first, below),
 			        .right = subtree_root(root + 1, above),
+			        .below = (uint32_t)below,
+			        .above = (uint32_t)above,
 			};
 		parent = root;
 		if (position > root) {
@@ -51,7 +53,8 @@ struct coll_tree_node coll_tree_rooted(int n, int root, int rank)
 		return find(0, root, rank, root);
 	if (rank > root)
 		return find(root + 1, above, rank, root);
-	return (struct coll_tree_node){-1, subtree_root(0, root), subtree_root(root + 1, above)};
+	return (struct coll_tree_node){-1, subtree_root(0, root), subtree_root(root + 1, above), (uint32_t)root,
+	                               (uint32_t)above};
 }
 
 void coll_tree_halving(int n, int root, int rank, struct coll_tree_place *place)

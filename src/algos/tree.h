@@ -13,11 +13,13 @@
 
 enum { COLL_TREE_DEPTH_MAX = 32 };
 
-/* Positions; -1: none. */
+/* Positions; -1: none. And how many are in the two subtrees. */
 struct coll_tree_node {
 	int parent;
 	int left;
 	int right;
+	uint32_t below;
+	uint32_t above;
 };
 
 /*

@@ -123,6 +123,7 @@ void coll_kernels_reduce(struct coll_kernel_launch *l, const struct coll_reducti
 	uint64_t apart = 0;
 
 	assert(kernel >= 0);
+	assert(!r->share);
 	assert(nin >= 1 && nin <= COLL_KERNEL_PLACES_MAX);
 	assert(nout >= 1 && nout <= COLL_KERNEL_PLACES_MAX);
 	*a = (struct coll_kernel_reduce_args){.count = count,
@@ -133,7 +134,8 @@ void coll_kernels_reduce(struct coll_kernel_launch *l, const struct coll_reducti
 	                                      .nout = nout,
 	                                      .raw = raw,
 	                                      .last = last,
-	                                      .op = (int32_t)r->op};
+	                                      .op = (int32_t)r->op,
+	                                      .share = 1 / (float)nin};
 	for (int i = 0; i < nin; i++) {
 		a->in[i] = in[i];
 		apart |= in[i] ^ out[0];

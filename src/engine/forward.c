@@ -83,7 +83,7 @@ static void forward_stored(struct coll_run *run, const struct coll_step *s, cons
 		char *first = stream_there && stream_here ? between : stream_there ? here : there;
 
 		if (s->op == COLL_STEP_RECV_REDUCE_COPY_SEND)
-			combine(run, s, first, p + at_bytes, span->src + at_bytes, len);
+			combine(run, s, span->weight, first, p + at_bytes, span->src + at_bytes, len);
 		else
 			copy_bytes(first, p + at_bytes, len_bytes);
 		if (stream_there)
@@ -109,7 +109,7 @@ static void forward_far(struct coll_run *run, const struct coll_step *s, const s
 	for (size_t at = 0; at < span->len; at += block) {
 		const size_t len = min_size(block, span->len - at), at_bytes = at * elem_bytes;
 
-		combine(run, s, between, p + at_bytes, span->src + at_bytes, len);
+		combine(run, s, span->weight, between, p + at_bytes, span->src + at_bytes, len);
 		coll_reduce_stream(slot + at_bytes, between, len * elem_bytes);
 	}
 	coll_reduce_fence();
@@ -128,7 +128,7 @@ static void forward_span(struct coll_run *run, const struct coll_step *s, const 
 	else if (mutant(MUTANT_FORWARD_UNREDUCED))
 		copy_bytes(slot, p, span->len * run->job.elem_bytes);
 	else
-		combine(run, s, slot, p, span->src, span->len);
+		combine(run, s, span->weight, slot, p, span->src, span->len);
 }
 
 /* Receive and send in one pass: the view and the slot are held together, which

@@ -59,13 +59,15 @@ bool coll_walk_next(const struct coll_run *run, const struct instance *inst, con
 	while (w->next < s->run) {
 		struct span more = span_at(run, inst, s, sides, w->next);
 
+		if (run->mean)
+			more.weight = weight_of(run->job.plan, s, w->next);
 		if (more.len == 0) {
 			w->next++;
 			continue;
 		}
 		if (w->span.len == 0)
 			w->span = more;
-		else if (adjacent(&w->span, &more, run->job.elem_bytes, sides))
+		else if (adjacent(&w->span, &more, run->job.elem_bytes, sides) && w->span.weight == more.weight)
 			w->span.len += more.len;
 		else
 			break;
@@ -87,6 +89,8 @@ static bool one_span(const struct coll_run *run, const struct instance *inst, co
 	if (s->run > 1 && (run->block || s->stride))
 		return false;
 	if ((sides & SIDE_SRC && src + s->run > plan->chunks) || (sides & SIDE_DST && dst + s->run > plan->chunks))
+		return false;
+	if (run->mean && (span->weight = weight_of(plan, s, 0)) && span->weight->end < s->run)
 		return false;
 	span->len = run->block ? chunk_len(run, inst, sides & SIDE_DST ? s->dst : source_of(run, s), any)
 	                       : cut_at(inst, any + s->run) - cut_at(inst, any);

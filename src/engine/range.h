@@ -19,7 +19,8 @@ enum { SIDE_SRC = 1, SIDE_DST = 2, SIDE_BOTH = 3 };
 struct span {
 	char *src; /* NULL when the step has no such side */
 	char *dst;
-	size_t len; /* elements */
+	size_t len;                            /* elements */
+	const struct coll_plan_weight *weight; /* means: of all of it; else not set */
 };
 
 struct walk {
@@ -50,6 +51,18 @@ static inline uint32_t wrapped(const struct coll_plan *plan, uint32_t c)
 static inline const struct coll_extent *extent_of(const struct coll_run *run, uint8_t buf)
 {
 	return buf == COLL_BUF_IN ? &run->job.in : &run->job.out;
+}
+
+/* The weights of chunk i of a step's run; NULL: the step has none. */
+static inline const struct coll_plan_weight *weight_of(const struct coll_plan *plan, const struct coll_step *s,
+                                                       uint32_t i)
+{
+	uint32_t count;
+	const struct coll_plan_weight *w = coll_step_weights(plan, s, &count);
+
+	while (count > 0 && i >= w->end)
+		w++;
+	return count > 0 ? w : NULL;
 }
 
 /* Where a step's source lies: see COLL_STEP_ASIDE. */
@@ -147,6 +160,7 @@ static inline size_t walk_begin(const struct coll_run *run, const struct instanc
 	w->span.src = sides & SIDE_SRC ? whole_address(run, inst, source_of(run, s)) : NULL;
 	w->span.dst = sides & SIDE_DST ? whole_address(run, inst, s->dst) : NULL;
 	w->span.len = inst->len;
+	w->span.weight = run->mean ? weight_of(run->job.plan, s, 0) : NULL;
 	return inst->len;
 }
 

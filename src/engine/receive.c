@@ -119,7 +119,7 @@ static void take_piece(void *arg, const void *bytes, size_t at, size_t len_bytes
 {
 	const struct taking *t = arg;
 
-	combine_piece(t->run, t->step, t->dst + at, bytes, t->src + at, len_bytes / t->run->job.elem_bytes);
+	combine_piece(t->run, t->step, t->weight, t->dst + at, bytes, t->src + at, len_bytes / t->run->job.elem_bytes);
 }
 
 /* The frame is reduced as it comes in. */
@@ -131,8 +131,8 @@ static coll_status arm_taking(struct coll_run *run, struct lane *lane, const str
 	const bool lands = span->dst != span->src || mutant(MUTANT_LAND_ON_OPERAND);
 	coll_status status;
 
-	lane->taking =
-	        (struct taking){run, s, span->dst, span->src, {take_piece, &lane->taking, lands ? span->dst : NULL}};
+	lane->taking = (struct taking){run,       s,         span->weight,
+	                               span->dst, span->src, {take_piece, &lane->taking, lands ? span->dst : NULL}};
 	lane->cookie = (struct coll_cookie){1, COLL_OK};
 	status = port->transport->recv_through(port->channel, &lane->taking.taker, &expect, &lane->cookie);
 	if (status == COLL_OK) {
@@ -181,7 +181,7 @@ static inline coll_status receive(struct coll_run *run, struct instance *inst, s
 	done_early(port);
 	do {
 		if (reduces)
-			combine(run, s, w.span.dst, p, w.span.src, w.span.len);
+			combine(run, s, w.span.weight, w.span.dst, p, w.span.src, w.span.len);
 		else
 			store_result(run, s, w.span.dst, p, w.span.len * run->job.elem_bytes);
 		p += w.span.len * run->job.elem_bytes;

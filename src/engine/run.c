@@ -215,6 +215,7 @@ coll_status coll_run_start(struct coll_run *run, const struct coll_fabric *fabri
 	run->slot_bytes = fabric->slot_bytes;
 	run->ref_bytes = fabric->ref_bytes ? fabric->ref_bytes : COLL_REF_MIN;
 	run->prescale = job->reduction && job->reduction->op == COLL_OP_PREMUL_SUM;
+	run->mean = job->reduction && job->reduction->mean;
 	if (job->stage)
 		place_staged(run);
 	place(run);

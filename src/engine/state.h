@@ -91,6 +91,7 @@ struct flight {
 struct taking {
 	const struct coll_run *run;
 	const struct coll_step *step;
+	const struct coll_plan_weight *weight;
 	char *dst;
 	const char *src;
 	struct coll_taker taker;
@@ -139,6 +140,7 @@ struct coll_run {
 	bool couple;      /* an all_reduce of two ranks */
 	bool whole;       /* vector kind of one chunk: every run is the whole tile */
 	bool prescale;    /* PRE means work: the operation scales its inputs */
+	bool mean;        /* the operation weighs its operands: see coll_plan_weight */
 	bool in_place;
 	bool held;       /* poll looks at the two below first */
 	bool invites;    /* some destinations may be written by peers: then held, too */

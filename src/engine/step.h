@@ -38,21 +38,28 @@ static inline void copy_elements(struct coll_run *run, const struct coll_step *s
 	run->stats.bytes_reduced += len * run->job.elem_bytes;
 }
 
-/* dst = incoming (op) src in the operand order of the step; any thread. */
-static inline void combine_piece(const struct coll_run *run, const struct coll_step *s, char *dst, const char *incoming,
+/* dst = incoming (op) src in the operand order of the step; any thread. weight: of these elements, for means. */
+static inline void combine_piece(const struct coll_run *run, const struct coll_step *s,
+                                 const struct coll_plan_weight *weight, char *dst, const char *incoming,
                                  const char *src, size_t len)
 {
 	const bool left = s->flags & COLL_STEP_INCOMING_LEFT && !mutant(MUTANT_SWAP_OPERANDS);
 	const void *operands[2] = {left ? incoming : src, left ? src : incoming};
 	const int raw = s->flags & COLL_STEP_PRE ? left : -1;
 
-	coll_reduce_run(run->job.reduction, dst, operands, 2, raw, s->flags & COLL_STEP_POST, len);
+	if (run->mean) {
+		const uint32_t held[2] = {left ? weight->incoming : weight->own, left ? weight->own : weight->incoming};
+
+		coll_reduce_weighted(run->job.reduction, dst, operands, 2, held, len);
+	} else {
+		coll_reduce_run(run->job.reduction, dst, operands, 2, raw, s->flags & COLL_STEP_POST, len);
+	}
 }
 
-static inline void combine(struct coll_run *run, const struct coll_step *s, char *dst, const char *incoming,
-                           const char *src, size_t len)
+static inline void combine(struct coll_run *run, const struct coll_step *s, const struct coll_plan_weight *weight,
+                           char *dst, const char *incoming, const char *src, size_t len)
 {
-	combine_piece(run, s, dst, incoming, src, len);
+	combine_piece(run, s, weight, dst, incoming, src, len);
 	run->stats.bytes_reduced += len * run->job.elem_bytes;
 }
 

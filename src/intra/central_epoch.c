@@ -51,6 +51,7 @@ coll_status coll_central_may_enter(struct coll_intra *n, uint32_t epoch)
 
 /* Of the ranks of a group, or of all groups. */
 static_assert((int)COLL_CENTRAL_GROUPS <= (int)COLL_CENTRAL_GROUP, "operands of the last reduction");
+static_assert((int)COLL_CENTRAL_GROUPS <= (int)COLL_REDUCE_WEIGHTS_MAX, "and their weights");
 struct operands {
 	const void *src[COLL_CENTRAL_GROUP];
 	int count;
@@ -84,13 +85,19 @@ static void reduce_groups(const struct coll_intra *n, const struct coll_job *job
 {
 	struct central_round *round = coll_central_round(n, epoch);
 	struct operands o = {.count = (int)coll_central_groups(n->size)};
+	uint32_t ranks[COLL_CENTRAL_GROUPS];
 	void *to = part->is_short ? (void *)round->done.payload
 	                          : coll_central_cell(n, epoch, (uint32_t)(n->size + o.count));
 
-	for (int g = 0; g < o.count; g++)
+	for (int g = 0; g < o.count; g++) {
 		o.src[g] = part->is_short ? round->partial[g].payload
 		                          : coll_central_cell(n, epoch, (uint32_t)(n->size + g));
-	coll_reduce_run(job->reduction, to, o.src, o.count, -1, true, part->count);
+		ranks[g] = group_size(n, (uint32_t)g);
+	}
+	if (job->reduction->mean)
+		coll_reduce_weighted(job->reduction, to, o.src, o.count, ranks, part->count);
+	else
+		coll_reduce_run(job->reduction, to, o.src, o.count, -1, true, part->count);
 }
 
 /* ---- Counting ---- */

@@ -152,7 +152,7 @@ static struct coll_step make(struct coll_builder *b, enum coll_step_op op, const
 static void append(struct coll_builder *b, const struct coll_step *s, int recv_from, int send_to)
 {
 	if (!b->draft.status)
-		coll_draft_append(&b->draft, s, recv_from, send_to);
+		coll_draft_append(&b->draft, s, recv_from, send_to, NULL);
 }
 
 void coll_build_send(struct coll_builder *b, int peer, struct coll_at src)
@@ -171,8 +171,8 @@ void coll_build_recv(struct coll_builder *b, int peer, struct coll_at dst)
 	append(b, &s, peer, -1);
 }
 
-void coll_build_recv_reduce(struct coll_builder *b, int peer, struct coll_at src, struct coll_at dst,
-                            enum coll_side side, bool final)
+void coll_build_recv_reduce_uneven(struct coll_builder *b, int peer, struct coll_at src, struct coll_at dst,
+                                   enum coll_side side, const struct coll_plan_weight *incoming, bool final)
 {
 	struct coll_step s = make(b, COLL_STEP_RECV_REDUCE, &src, &dst);
 
@@ -181,7 +181,16 @@ void coll_build_recv_reduce(struct coll_builder *b, int peer, struct coll_at src
 		s.flags |= COLL_STEP_INCOMING_LEFT;
 	if (final)
 		s.flags |= COLL_STEP_POST;
-	append(b, &s, peer, -1);
+	if (!b->draft.status)
+		coll_draft_append(&b->draft, &s, peer, -1, incoming);
+}
+
+void coll_build_recv_reduce(struct coll_builder *b, int peer, struct coll_at src, struct coll_at dst,
+                            enum coll_side side, uint32_t incoming, bool final)
+{
+	const struct coll_plan_weight all = {.end = b->run, .incoming = incoming};
+
+	coll_build_recv_reduce_uneven(b, peer, src, dst, side, &all, final);
 }
 
 void coll_build_copy(struct coll_builder *b, struct coll_at src, struct coll_at dst, bool final)

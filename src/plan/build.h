@@ -62,11 +62,15 @@ enum coll_side {
 	COLL_INCOMING_RIGHT, /* src (op) incoming */
 };
 
-/* dst = incoming (op) src. final: dst now has every contribution (avg is
- * applied here); exactly one final reduction per result chunk and rank that
- * reduces it. */
+/* dst = incoming (op) src, where the incoming operand holds so many contributions, `incoming` at least 1; what
+ * src holds follows from the steps before. A chunk that was received and not reduced is no src. final: dst now has
+ * every contribution (avg is applied here); exactly one final reduction per result chunk and rank that reduces it. */
 void coll_build_recv_reduce(struct coll_builder *b, int peer, struct coll_at src, struct coll_at dst,
-                            enum coll_side side, bool final);
+                            enum coll_side side, uint32_t incoming, bool final);
+
+/* The same where the chunks of the run hold different numbers: incoming up to the end of the run. */
+void coll_build_recv_reduce_uneven(struct coll_builder *b, int peer, struct coll_at src, struct coll_at dst,
+                                   enum coll_side side, const struct coll_plan_weight *incoming, bool final);
 
 /* dst = src. Elided where both name the same bytes. final: as above, needed
  * only by size-1 plans. */
@@ -77,7 +81,7 @@ void coll_build_copy(struct coll_builder *b, struct coll_at src, struct coll_at 
 void coll_build_send_aside(struct coll_builder *b, int peer, uint32_t c, uint32_t k);
 
 /* dst = scratch first_scratch + 0 .. ninputs-1 at chunk, with `in` spliced in
- * before position splice (-1: not at all), combined left to right. */
+ * before position splice (-1: not at all), combined left to right. Each input holds as many contributions. */
 void coll_build_reduce(struct coll_builder *b, uint32_t first_scratch, uint32_t ninputs, int splice, uint32_t chunk,
                        struct coll_at dst, bool final);
 

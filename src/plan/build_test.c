@@ -60,8 +60,8 @@ TEST(build, a_read_waits_for_a_write_of_another_lane)
 GENERATOR(same_lane)
 {
 	coll_build_chunks(b, 1);
-	coll_build_recv(b, 1, coll_out(0));
-	coll_build_recv_reduce(b, 2, coll_out(0), coll_out(0), COLL_INCOMING_RIGHT, true);
+	coll_build_copy(b, coll_in(0), coll_out(0), false);
+	coll_build_recv_reduce(b, 2, coll_out(0), coll_out(0), COLL_INCOMING_RIGHT, 1, true);
 	coll_build_copy(b, coll_out(0), coll_scratch(0, 0), false);
 	coll_build_send(b, 2, coll_out(0));
 	return coll_build_status(b);
@@ -225,7 +225,7 @@ GENERATOR(flags)
 {
 	coll_build_chunks(b, 2);
 	coll_build_send(b, 1, coll_in(0));
-	coll_build_recv_reduce(b, 1, coll_in(1), coll_scratch(0, 1), COLL_INCOMING_LEFT, false);
+	coll_build_recv_reduce(b, 1, coll_in(1), coll_scratch(0, 1), COLL_INCOMING_LEFT, 1, false);
 	coll_build_reduce(b, 0, 1, 1, 1, coll_out(1), true);
 	coll_build_copy(b, coll_out(0), coll_out(0), false); /* nothing to do */
 	coll_build_copy(b, coll_in(0), coll_out(0), true);
@@ -237,7 +237,7 @@ TEST(build, reads_of_in_are_pre_scaled_by_reducing_kinds_only)
 	const char *t = ALL_REDUCE(flags);
 
 	EXPECT(t, "0 send in[0] to 1 pre\n");
-	EXPECT(t, "1 recv_reduce s0[1] = from 1 op in[1] pre\n");
+	EXPECT(t, "1 recv_reduce s0[1] = from 1 op in[1] of 1+1 pre\n");
 	EXPECT(t, "2 reduce out[1] = s0[1] splice 1 pre post\n");
 	EXPECT(t, "3 copy out[0] = in[0] pre post after 0:1\n");
 	FORBID(build(alias, COLL_KIND_BROADCAST, 0, 4, false), "pre");
@@ -313,7 +313,7 @@ TEST(lower, a_receive_takes_the_send_that_follows)
 GENERATOR(partial_overwritten)
 {
 	coll_build_chunks(b, 1);
-	coll_build_recv_reduce(b, 1, coll_in(0), coll_out(0), COLL_INCOMING_LEFT, false);
+	coll_build_recv_reduce(b, 1, coll_in(0), coll_out(0), COLL_INCOMING_LEFT, 1, false);
 	coll_build_send(b, 2, coll_out(0));
 	coll_build_recv(b, 3, coll_out(0));
 	return coll_build_status(b);
@@ -323,13 +323,13 @@ TEST(lower, a_store_that_is_overwritten_unread_goes_away_and_its_wait_too)
 {
 	EXPECT(ALL_REDUCE(partial_overwritten), "2 recv out[0] from 3 after 0:2\n");
 	EXPECT(FUSED_ALL_REDUCE(partial_overwritten),
-	       "   0 recv_reduce_send from 1 op in[0] to 2 pre\n   1 recv out[0] from 3\n");
+	       "   0 recv_reduce_send from 1 op in[0] to 2 of 1+1 pre\n   1 recv out[0] from 3\n");
 }
 
 GENERATOR(partial_in_scratch)
 {
 	coll_build_chunks(b, 1);
-	coll_build_recv_reduce(b, 1, coll_in(0), coll_scratch(0, 0), COLL_INCOMING_RIGHT, false);
+	coll_build_recv_reduce(b, 1, coll_in(0), coll_scratch(0, 0), COLL_INCOMING_RIGHT, 1, false);
 	coll_build_send(b, 2, coll_scratch(0, 0));
 	return coll_build_status(b);
 }
@@ -338,30 +338,31 @@ TEST(lower, scratch_that_only_passed_something_on_goes_away)
 {
 	const char *t = FUSED_ALL_REDUCE(partial_in_scratch);
 
-	EXPECT(t, "recv_reduce_send in[0] op from 1 to 2 pre\n");
+	EXPECT(t, "recv_reduce_send in[0] op from 1 to 2 of 1+1 pre\n");
 	FORBID(t, "scratch");
 }
 
 GENERATOR(result_forwarded)
 {
 	coll_build_chunks(b, 1);
-	coll_build_recv_reduce(b, 1, coll_in(0), coll_out(0), COLL_INCOMING_LEFT, true);
+	coll_build_recv_reduce(b, 1, coll_in(0), coll_out(0), COLL_INCOMING_LEFT, 1, true);
 	coll_build_send(b, 2, coll_out(0));
 	return coll_build_status(b);
 }
 
 TEST(lower, a_result_is_stored)
 {
-	EXPECT(FUSED_ALL_REDUCE(result_forwarded), "recv_reduce_copy_send out[0] = from 1 op in[0] to 2 pre post\n");
+	EXPECT(FUSED_ALL_REDUCE(result_forwarded),
+	       "recv_reduce_copy_send out[0] = from 1 op in[0] to 2 of 1+1 pre post\n");
 }
 
 GENERATOR(partial_read_by_another_lane)
 {
 	coll_build_chunks(b, 1);
-	coll_build_recv_reduce(b, 1, coll_in(0), coll_scratch(0, 0), COLL_INCOMING_LEFT, false);
+	coll_build_recv_reduce(b, 1, coll_in(0), coll_scratch(0, 0), COLL_INCOMING_LEFT, 1, false);
 	coll_build_send(b, 2, coll_scratch(0, 0));
 	coll_build_lane(b, 1);
-	coll_build_recv_reduce(b, 3, coll_scratch(0, 0), coll_out(0), COLL_INCOMING_LEFT, true);
+	coll_build_recv_reduce(b, 3, coll_scratch(0, 0), coll_out(0), COLL_INCOMING_LEFT, 1, true);
 	return coll_build_status(b);
 }
 
@@ -369,8 +370,8 @@ TEST(lower, a_store_that_another_lane_reads_stays_and_the_wait_is_recounted)
 {
 	const char *t = FUSED_ALL_REDUCE(partial_read_by_another_lane);
 
-	EXPECT(t, "lane 0\n   0 recv_reduce_copy_send s0[0] = from 1 op in[0] to 2 pre\n");
-	EXPECT(t, "lane 1\n   0 recv_reduce out[0] = from 3 op s0[0] post after 0:1\n");
+	EXPECT(t, "lane 0\n   0 recv_reduce_copy_send s0[0] = from 1 op in[0] to 2 of 1+1 pre\n");
+	EXPECT(t, "lane 1\n   0 recv_reduce out[0] = from 3 op s0[0] of 1+2 post after 0:1\n");
 }
 
 GENERATOR(counts_shift)

@@ -149,6 +149,71 @@ static void find_touched(struct coll_draft *d, struct coll_draft_place *p, const
 			need[0] = 1;
 }
 
+/* ---- Weights ---- */
+
+static uint32_t held_at(struct coll_draft *d, uint8_t buf, uint32_t chunk)
+{
+	const struct coll_draft_place *p = buf == COLL_BUF_IN ? NULL : place(d, buf, chunk);
+
+	return buf == COLL_BUF_IN ? 1 : p ? p->held : 0;
+}
+
+static void add_weight(struct coll_draft *d, const struct coll_plan_weight *w)
+{
+	if (d->nweights == d->weights_capacity) {
+		const uint32_t capacity = d->weights_capacity ? 2 * d->weights_capacity : 32;
+		struct coll_plan_weight *list = realloc(d->weights, capacity * sizeof(*list));
+
+		if (!list) {
+			d->status = COLL_ERR_MEMORY;
+			return;
+		}
+		d->weights = list;
+		d->weights_capacity = capacity;
+	}
+	d->weights[d->nweights++] = *w;
+}
+
+/* The weights of a reducing receive, equal neighbours in one entry. */
+static void weigh(struct coll_draft *d, const struct coll_step *s, const struct coll_plan_weight *incoming)
+{
+	struct coll_plan_weight w = {0};
+
+	for (uint32_t i = 0; i < s->run && !d->status; i++) {
+		const uint32_t own = held_at(d, s->src, run_chunk(d, s, s->src_chunk, i));
+
+		while (i >= incoming->end)
+			incoming++;
+		if (own == 0 || incoming->incoming == 0)
+			d->status = COLL_ERR_INTERNAL;
+		if (w.end > 0 && (own != w.own || incoming->incoming != w.incoming))
+			add_weight(d, &w);
+		w = (struct coll_plan_weight){i + 1, own, incoming->incoming};
+	}
+	if (!d->status)
+		add_weight(d, &w);
+}
+
+/* What the places that a step has written hold now. */
+static void note_held(struct coll_draft *d, const struct coll_step *s, const struct coll_plan_weight *w)
+{
+	for (uint32_t i = 0; i < s->run && !d->status && coll_step_writes_dst(s->op); i++) {
+		const uint32_t held =
+		        s->op == COLL_STEP_COPY ? held_at(d, s->src, run_chunk(d, s, s->src_chunk, i)) : 0;
+		struct coll_draft_place *p = place(d, s->dst, run_chunk(d, s, s->dst_chunk, i));
+
+		while (w && i >= w->end)
+			w++;
+		if (p)
+			p->held = w ? w->own + w->incoming : held;
+	}
+}
+
+static bool weighs(const struct coll_step *s)
+{
+	return coll_step_receives(s->op) && coll_step_reads_src(s->op);
+}
+
 /* ---- Appending ---- */
 
 static coll_status note_known(struct coll_draft_lane *l)
@@ -166,9 +231,13 @@ static coll_status note_known(struct coll_draft_lane *l)
 	return COLL_OK;
 }
 
-static void push(struct coll_draft *d, const struct coll_step *step, int recv_from, int send_to)
+static void push(struct coll_draft *d, const struct coll_step *step, int recv_from, int send_to, uint32_t weights)
 {
-	struct coll_loose_step s = {.step = *step, .recv_from = recv_from, .send_to = send_to};
+	struct coll_loose_step s = {.step = *step,
+	                            .recv_from = recv_from,
+	                            .send_to = send_to,
+	                            .weight_first = d->nweights - weights,
+	                            .weight_count = weights};
 	struct coll_draft_lane *l = &d->lanes[step->lane];
 
 	d->status = note_known(l);
@@ -221,7 +290,7 @@ static void add_waits(struct coll_draft *d, struct coll_step *step, uint32_t *ne
 		if (step->wait_count) {
 			wait.wait_lane = step->wait_lane;
 			wait.wait_count = step->wait_count;
-			push(d, &wait, -1, -1);
+			push(d, &wait, -1, -1, 0);
 		}
 		step->wait_lane = (uint8_t)m;
 		step->wait_count = need[m];
@@ -260,8 +329,10 @@ static void note_extents(struct coll_draft *d, const struct coll_step *s)
 		note_scratch(d, s, (uint8_t)(s->src + k), s->src_chunk);
 }
 
-void coll_draft_append(struct coll_draft *d, const struct coll_step *in, int recv_from, int send_to)
+void coll_draft_append(struct coll_draft *d, const struct coll_step *in, int recv_from, int send_to,
+                       const struct coll_plan_weight *incoming)
 {
+	const uint32_t weight_first = d->nweights;
 	uint32_t need[COLL_LANES_MAX] = {0}, touched[COLL_LANES_MAX] = {0};
 	struct coll_step step = *in;
 
@@ -277,10 +348,13 @@ void coll_draft_append(struct coll_draft *d, const struct coll_step *in, int rec
 	}
 	if (!d->status)
 		add_waits(d, &step, need);
+	if (!d->status && weighs(&step))
+		weigh(d, &step, incoming);
 	if (!d->status)
-		push(d, &step, recv_from, send_to);
+		push(d, &step, recv_from, send_to, d->nweights - weight_first);
 	if (d->status)
 		return;
+	note_held(d, &step, d->nweights > weight_first ? &d->weights[weight_first] : NULL);
 	/* Reads first: a step that reads and writes a place is its writer. */
 	walk_reads(d, &step, note_read, need);
 	walk_writes(d, &step, note_write, need);
@@ -336,7 +410,7 @@ coll_status coll_draft_finish(struct coll_draft *d, const struct coll_plan *head
 	}
 	for (uint32_t k = 0; k < d->nscratch; k++)
 		scratch[k] = extent(d->scratch_used[k], d->chunks);
-	return coll_plan_pack(&full, lanes, scratch, plan);
+	return coll_plan_pack(&full, lanes, scratch, d->weights, plan);
 }
 
 void coll_draft_fini(struct coll_draft *d)
@@ -348,5 +422,6 @@ void coll_draft_fini(struct coll_draft *d)
 	for (uint32_t k = 0; k < COLL_SCRATCH_MAX; k++)
 		free(d->scratch_used[k]);
 	free(d->places);
+	free(d->weights);
 	*d = (struct coll_draft){0};
 }

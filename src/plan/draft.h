@@ -34,6 +34,7 @@ struct coll_draft_place {
 	uint32_t writer_lane;
 	uint32_t readers[COLL_LANES_MAX]; /* since that write, any kind */
 	uint32_t sends[COLL_LANES_MAX];   /* since that write, SENDs only */
+	uint32_t held;                    /* contributions that it holds; 0: not known, it was received */
 };
 
 struct coll_draft {
@@ -45,6 +46,8 @@ struct coll_draft {
 	struct coll_draft_place *places; /* open addressing, power of two */
 	size_t places_capacity;
 	size_t places_used;
+	struct coll_plan_weight *weights; /* of all steps */
+	uint32_t nweights, weights_capacity;
 	uint64_t *scratch_used[COLL_SCRATCH_MAX]; /* bit per chunk */
 	uint32_t nscratch;
 	uint32_t max_run;
@@ -54,8 +57,10 @@ struct coll_draft {
 void coll_draft_fini(struct coll_draft *d);
 
 /* step->lane, op, buffers, chunks, run and flags are set; peers come as ranks,
- * waits are computed. */
-void coll_draft_append(struct coll_draft *d, const struct coll_step *step, int recv_from, int send_to);
+ * waits are computed. Reducing receives: incoming has how many contributions the
+ * incoming chunks hold, up to the end of the run (own is not read); else NULL. */
+void coll_draft_append(struct coll_draft *d, const struct coll_step *step, int recv_from, int send_to,
+                       const struct coll_plan_weight *incoming);
 
 /* Copy everything into one allocation. head gives kind, algo, rank, size, root and
  * fused. */

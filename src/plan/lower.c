@@ -195,6 +195,7 @@ static void emit(struct lowering *w)
 		struct coll_step s = p->steps[i];
 		int from = coll_step_receives(s.op) ? p->peers[s.peer_recv] : -1;
 		int to = s.op == COLL_STEP_SEND ? p->peers[s.peer_send] : -1;
+		uint32_t count;
 
 		if (s.op == COLL_STEP_WAIT || (s.op == COLL_STEP_SEND && i > p->lane_first[s.lane] && w->fuse[i - 1]))
 			continue;
@@ -202,7 +203,7 @@ static void emit(struct lowering *w)
 			s = fused(w, i);
 			to = p->peers[p->steps[i + 1].peer_send];
 		}
-		coll_draft_append(&w->draft, &s, from, to);
+		coll_draft_append(&w->draft, &s, from, to, coll_step_weights(p, &p->steps[i], &count));
 	}
 }
 

@@ -61,9 +61,10 @@ static uint16_t peer_index(const int *peers, uint32_t n, int rank)
 	return p ? (uint16_t)(p - peers) : 0;
 }
 
-static void copy_steps(const struct coll_loose_lane *lanes, struct coll_plan *plan, struct coll_step *steps)
+static void copy_steps(const struct coll_loose_lane *lanes, const struct coll_plan_weight *from, struct coll_plan *plan,
+                       struct coll_step *steps, uint32_t *weight_first, struct coll_plan_weight *weights)
 {
-	uint32_t n = 0;
+	uint32_t n = 0, w = 0;
 
 	plan->nlanes = 1;
 	for (uint32_t l = 0; l < COLL_LANES_MAX; l++) {
@@ -74,27 +75,35 @@ static void copy_steps(const struct coll_loose_lane *lanes, struct coll_plan *pl
 			steps[n] = s->step;
 			steps[n].peer_recv = peer_index(plan->peers, plan->npeers, s->recv_from);
 			steps[n].peer_send = peer_index(plan->peers, plan->npeers, s->send_to);
-			n++;
+			weight_first[n++] = w;
+			for (uint32_t k = 0; k < s->weight_count; k++)
+				weights[w++] = from[s->weight_first + k];
 		}
 		if (lanes[l].count)
 			plan->nlanes = l + 1;
 	}
 	plan->lane_first[COLL_LANES_MAX] = n;
+	weight_first[n] = w;
 }
 
 coll_status coll_plan_pack(const struct coll_plan *head, const struct coll_loose_lane lanes[COLL_LANES_MAX],
-                           const struct coll_plan_scratch *scratch, struct coll_plan **out)
+                           const struct coll_plan_scratch *scratch, const struct coll_plan_weight *weights,
+                           struct coll_plan **out)
 {
+	struct coll_plan_weight *weigh;
 	struct coll_plan_scratch *extents;
 	struct coll_step *steps;
 	struct coll_plan *plan;
 	uint32_t *block_at;
-	size_t nsteps = 0, bytes;
-	uint32_t npeers;
+	size_t nsteps = 0, nweights = 0, bytes;
+	uint32_t npeers, *weight_first;
 	int *peers, *found;
 
-	for (uint32_t l = 0; l < COLL_LANES_MAX; l++)
+	for (uint32_t l = 0; l < COLL_LANES_MAX; l++) {
 		nsteps += lanes[l].count;
+		for (uint32_t i = 0; i < lanes[l].count; i++)
+			nweights += lanes[l].steps[i].weight_count;
+	}
 	found = collect_peers(lanes, nsteps, &npeers);
 	if (!found)
 		return COLL_ERR_MEMORY;
@@ -103,6 +112,7 @@ coll_status coll_plan_pack(const struct coll_plan *head, const struct coll_loose
 		return COLL_ERR_UNSUPPORTED;
 	}
 	bytes = sizeof(*plan) + nsteps * sizeof(*steps) + head->nscratch * sizeof(*extents) + npeers * sizeof(*peers) +
+	        (nsteps + 1) * sizeof(*weight_first) + nweights * sizeof(*weigh) +
 	        (head->block_at ? head->chunks * sizeof(*block_at) : 0);
 	plan = malloc(bytes);
 	if (!plan) {
@@ -113,7 +123,9 @@ coll_status coll_plan_pack(const struct coll_plan *head, const struct coll_loose
 	steps = (struct coll_step *)(plan + 1);
 	extents = (struct coll_plan_scratch *)(steps + nsteps);
 	peers = (int *)(extents + head->nscratch);
-	block_at = (uint32_t *)(peers + npeers);
+	weight_first = (uint32_t *)(peers + npeers);
+	weigh = (struct coll_plan_weight *)(weight_first + nsteps + 1);
+	block_at = (uint32_t *)(weigh + nweights);
 	if (head->block_at) {
 		memcpy(block_at, head->block_at, head->chunks * sizeof(*block_at));
 		plan->block_at = block_at;
@@ -126,8 +138,10 @@ coll_status coll_plan_pack(const struct coll_plan *head, const struct coll_loose
 	plan->npeers = npeers;
 	plan->scratch = extents;
 	plan->steps = steps;
+	plan->weight_first = weight_first;
+	plan->weights = weigh;
 	plan->bytes = bytes;
-	copy_steps(lanes, plan, steps);
+	copy_steps(lanes, weights, plan, steps, weight_first, weigh);
 	*out = plan;
 	return COLL_OK;
 }
@@ -144,6 +158,8 @@ void coll_plan_copy_to(const struct coll_plan *plan, struct coll_plan *to)
 	to->peers = moved(plan, to, plan->peers);
 	to->scratch = moved(plan, to, plan->scratch);
 	to->steps = moved(plan, to, plan->steps);
+	to->weight_first = moved(plan, to, plan->weight_first);
+	to->weights = moved(plan, to, plan->weights);
 	to->block_at = plan->block_at ? moved(plan, to, plan->block_at) : NULL;
 }
 

@@ -141,6 +141,16 @@ struct coll_step {
 };
 static_assert(sizeof(struct coll_step) == 32, "a step is 32 bytes");
 
+/*
+ * How many contributions the operands of a reducing receive hold, which is what a mean weighs them by: of the
+ * chunks of its run before `end`, from the entry before on. Each operand of a REDUCE holds as many as the others.
+ */
+struct coll_plan_weight {
+	uint32_t end;
+	uint32_t own;
+	uint32_t incoming;
+};
+
 /* Scratch buffer k holds chunks [first, first + count) modulo plan->chunks, of
  * each tile instance, laid out one after the other. */
 struct coll_plan_scratch {
@@ -165,6 +175,9 @@ struct coll_plan {
 	const int *peers;                        /* ranks, ascending */
 	const struct coll_plan_scratch *scratch;
 	const struct coll_step *steps; /* grouped by lane, in lane order */
+	/* Step i has weights[weight_first[i]] up to weights[weight_first[i + 1]]; none if it is no reducing receive. */
+	const uint32_t *weight_first;
+	const struct coll_plan_weight *weights;
 	/* Block kinds: the block at each position of a run, so that neighbours in the layout are
 	 * neighbours in a run; chunks entries. NULL: block p is at position p. */
 	const uint32_t *block_at;
@@ -190,6 +203,16 @@ static inline uint32_t coll_step_chunk(const struct coll_plan *p, const struct c
 		c = plain ? first - first % span + (first % span + i) % span : c % span;
 	}
 	return p->block_at && c < p->chunks ? p->block_at[c] : c;
+}
+
+/* The weights of a step: the first, and how many. */
+static inline const struct coll_plan_weight *coll_step_weights(const struct coll_plan *p, const struct coll_step *s,
+                                                               uint32_t *count)
+{
+	const uint32_t *first = &p->weight_first[s - p->steps];
+
+	*count = first[1] - first[0];
+	return &p->weights[first[0]];
 }
 
 void coll_plan_free(struct coll_plan *plan); /* NULL accepted */

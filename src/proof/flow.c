@@ -177,15 +177,34 @@ static uint32_t copy_value(struct coll_flow *f, const struct coll_step *s, uint3
 	return coll_value_of(&f->values, &x);
 }
 
+/* The plan weighs the operands by what they hold. */
+static void check_weights(struct coll_flow *f, const struct coll_step *s, uint32_t i, uint32_t incoming, uint32_t own)
+{
+	uint32_t count;
+	const struct coll_plan_weight *w = coll_step_weights(f->plans[f->rank], s, &count);
+
+	while (count > 1 && i >= w->end) {
+		w++;
+		count--;
+	}
+	if (count == 0 || i >= w->end)
+		fail(f, "chunk %u of the run has no weights", i);
+	else if (w->incoming != incoming || w->own != own)
+		fail(f, "weighs %u and %u contributions as %u and %u", incoming, own, w->incoming, w->own);
+}
+
 /* incoming (op) src, in the order the flag says. */
-static uint32_t reduce_incoming(struct coll_flow *f, const struct coll_step *s, uint32_t incoming, uint32_t own)
+static uint32_t reduce_incoming(struct coll_flow *f, const struct coll_step *s, uint32_t i, uint32_t incoming,
+                                uint32_t own)
 {
 	const bool left_incoming = s->flags & COLL_STEP_INCOMING_LEFT;
 	struct coll_expression left, right;
 
 	if (!coll_value_expand(&f->values, left_incoming ? incoming : own, &left) ||
-	    !coll_value_expand(&f->values, left_incoming ? own : incoming, &right) ||
-	    !coll_value_combine(&f->values, &left, &right, false))
+	    !coll_value_expand(&f->values, left_incoming ? own : incoming, &right))
+		return UNDEFINED;
+	check_weights(f, s, i, left_incoming ? left.count : right.count, left_incoming ? right.count : left.count);
+	if (!coll_value_combine(&f->values, &left, &right, false))
 		return UNDEFINED;
 	if (s->flags & COLL_STEP_POST)
 		coll_value_post(&f->values, f->rank, &left);
@@ -196,7 +215,7 @@ static uint32_t reduce_incoming(struct coll_flow *f, const struct coll_step *s, 
 static uint32_t reduce_list(struct coll_flow *f, const struct coll_step *s, uint32_t chunk)
 {
 	struct coll_expression sum = {.count = 0}, x;
-	uint32_t n = s->stride + (s->group != COLL_NO_SPLICE), k = 0;
+	uint32_t first = 0, n = s->stride + (s->group != COLL_NO_SPLICE), k = 0;
 
 	for (uint32_t i = 0; i < n; i++) {
 		bool spliced = s->group != COLL_NO_SPLICE && i == s->group;
@@ -206,6 +225,9 @@ static uint32_t reduce_list(struct coll_flow *f, const struct coll_step *s, uint
 			return UNDEFINED;
 		check_classes(f, length_class(f, f->rank, buf, chunk), length_class(f, f->rank, s->dst, s->dst_chunk),
 		              0);
+		first = i == 0 ? x.count : first;
+		if (x.count != first)
+			fail(f, "weighs %u and %u contributions alike", first, x.count);
 		if (i == 0)
 			sum = x;
 		else if (!coll_value_combine(&f->values, &sum, &x, n > 2))
@@ -278,7 +300,7 @@ static void move_chunk(struct coll_flow *f, const struct coll_plan *p, const str
 		break;
 	case COLL_STEP_RECV_REDUCE:
 	case COLL_STEP_RECV_REDUCE_SEND:
-	case COLL_STEP_RECV_REDUCE_COPY_SEND: v = reduce_incoming(f, s, v, read_operand(f, s, s->src, src)); break;
+	case COLL_STEP_RECV_REDUCE_COPY_SEND: v = reduce_incoming(f, s, i, v, read_operand(f, s, s->src, src)); break;
 	default: break;
 	}
 	if (coll_step_writes_dst(s->op) && !is_aside(f, s))

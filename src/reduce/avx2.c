@@ -389,6 +389,10 @@ ELEMENT_INLINE __m128i narrow_f16(__m256 v)
 		return widen_##T(narrow_##T(f32_scale(a, scale)));           \
 	}                                                                    \
 	enum { T##_bytes = 2, T##_lanes = 8 };                               \
+	ELEMENT_INLINE __m256 T##_weigh(__m256 a, float share)               \
+	{                                                                    \
+		return f32_scale(a, (double)share);                          \
+	}                                                                    \
 	ELEMENT_INLINE __m256 T##_load(const char *p)                        \
 	{                                                                    \
 		return widen_##T(_mm_loadu_si128((const void *)p));          \
@@ -518,6 +522,10 @@ ELEMENT_INLINE __m128i narrow_f8(__m256 v, int fraction_bits, uint32_t rebias, u
 	ELEMENT_INLINE __m256 T##_scale(__m256 a, double scale)                                                 \
 	{                                                                                                       \
 		return widen_##T(narrow_##T(f32_scale(a, scale)));                                              \
+	}                                                                                                       \
+	ELEMENT_INLINE __m256 T##_weigh(__m256 a, float share)                                                  \
+	{                                                                                                       \
+		return f32_scale(a, (double)share);                                                             \
 	}                                                                                                       \
 	ELEMENT_INLINE __m256 T##_load(const char *p)                                                           \
 	{                                                                                                       \

@@ -327,6 +327,10 @@ ELEMENT_INLINE __m256i narrow_f16(__m512 v)
 		return widen_##T(narrow_##T(f32_scale(a, scale)));                  \
 	}                                                                           \
 	enum { T##_bytes = 2, T##_lanes = 16 };                                     \
+	ELEMENT_INLINE __m512 T##_weigh(__m512 a, float share)                      \
+	{                                                                           \
+		return f32_scale(a, (double)share);                                 \
+	}                                                                           \
 	ELEMENT_INLINE __m512 T##_load(const char *p)                               \
 	{                                                                           \
 		return widen_##T(_mm256_loadu_si256((const void *)p));              \
@@ -455,6 +459,10 @@ ELEMENT_INLINE __m128i narrow_f8(__m512 v, int fraction_bits, uint32_t rebias, u
 	ELEMENT_INLINE __m512 T##_scale(__m512 a, double scale)                                                 \
 	{                                                                                                       \
 		return widen_##T(narrow_##T(f32_scale(a, scale)));                                              \
+	}                                                                                                       \
+	ELEMENT_INLINE __m512 T##_weigh(__m512 a, float share)                                                  \
+	{                                                                                                       \
+		return f32_scale(a, (double)share);                                                             \
 	}                                                                                                       \
 	ELEMENT_INLINE __m512 T##_load(const char *p)                                                           \
 	{                                                                                                       \

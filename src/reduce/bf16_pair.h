@@ -31,9 +31,9 @@ ELEMENT_INLINE bf16_v bf16_truth(bf16_v a)
 	return (bf16_v){f32_truth(a.even), f32_truth(a.odd)};
 }
 
-ELEMENT_INLINE bf16_v bf16_div(bf16_v a, uint64_t divisor)
+ELEMENT_INLINE bf16_v bf16_weigh(bf16_v a, float share)
 {
-	return (bf16_v){f32_div(a.even, divisor), f32_div(a.odd, divisor)};
+	return (bf16_v){f32_scale(a.even, (double)share), f32_scale(a.odd, (double)share)};
 }
 
 #undef BOTH

@@ -3,7 +3,7 @@
  *
  * For each type T: T_v, the accumulator; T_load and T_store, which convert
  * between memory and accumulator (any alignment); and T_sum, T_prod, T_min,
- * T_max, T_band .. T_lxor, T_truth, T_div, T_scale on accumulators. Integers are
+ * T_max, T_band .. T_lxor, T_truth, T_div, T_scale, T_weigh on accumulators. Integers are
  * held unsigned, so that nothing overflows in the sense of C. f16, bf16 and the
  * 8-bit floats are held as float: converting in is exact, converting out rounds to
  * nearest even.
@@ -286,6 +286,10 @@ ELEMENT_F8_ROUND(f8e5m2)
 	ELEMENT_INLINE float T##_scale(float a, double scale)      \
 	{                                                          \
 		return T##_to_f32(T##_from_f32((float)scale * a)); \
+	}                                                          \
+	ELEMENT_INLINE float T##_weigh(float a, float share)       \
+	{                                                          \
+		return share * a;                                  \
 	}
 
 /* Logic on vectors V of floats: T_nonzero says which elements are true, AND, OR and XOR join

@@ -199,7 +199,7 @@ static double joined(const struct format *t, coll_op op, double a, double b)
 	case COLL_PROD: return a * b;
 	case COLL_MIN: return extreme(a, b, false);
 	case COLL_MAX: return extreme(a, b, true);
-	case COLL_AVG: return (a + b) / RANKS;
+	case COLL_AVG: return (a + b) / 2;
 	case COLL_LAND: return a != 0 && b != 0;
 	case COLL_LOR: return a != 0 || b != 0;
 	case COLL_LXOR: return (a != 0) != (b != 0);

@@ -4,9 +4,10 @@
  *
  * The includer has defined, for vectors of T_lanes elements (a scalar is a
  * vector of one): T_v, T_load, T_store, T_load_some, T_store_some and the
- * operations of element.h on T_v; and the parameters
- *   OP       name of the kernel          COMBINE  operation that joins two vectors
+ * operations of element.h on T_v; and the parameters, of which all but OP may be left out (0)
+ *   OP       name of the kernel          COMBINE  operation that joins two vectors (OP)
  *   PRE      inputs may be scaled        POST     the last call divides
+ *   MEAN     inputs are weighed by their shares
  *   TRUTH    a single last input becomes 0 or 1
  *   SPREAD   a second kernel stores the result to several places: whole vectors, all inputs
  *            raw, the result complete
@@ -14,6 +15,24 @@
  * A kernel reads every input once and writes dst once. All loads of a turn
  * precede its stores, so dst may be any of the inputs.
  */
+#ifndef COMBINE
+#define COMBINE OP
+#endif
+#ifndef PRE
+#define PRE 0
+#endif
+#ifndef POST
+#define POST 0
+#endif
+#ifndef MEAN
+#define MEAN 0
+#endif
+#ifndef TRUTH
+#define TRUTH 0
+#endif
+#ifndef SPREAD
+#define SPREAD 0
+#endif
 #define KERNEL_JOIN_(a, b) a##_##b
 #define KERNEL_JOIN(a, b)  KERNEL_JOIN_(a, b)
 #define TF(name)           KERNEL_JOIN(T, name)
@@ -22,8 +41,17 @@
 
 #if PRE
 #define INPUT(s, v) (raw == -2 || raw == (s) ? TF(scale)(v, r->scale) : (v))
+#elif MEAN
+#define INPUT(s, v) TF(weigh)(v, share[(size_t)(s)*each])
 #else
 #define INPUT(s, v) (v)
+#endif
+#if MEAN
+#define EQUAL(n)       const float equal = 1 / (float)(n);
+#define EQUAL_INPUT(v) TF(weigh)(v, equal)
+#else
+#define EQUAL(n)
+#define EQUAL_INPUT(v) (v)
 #endif
 #if POST
 #define FINISH(v) (last ? TF(div)(v, r->divisor) : (v))
@@ -38,10 +66,13 @@
 static void KERNEL_JOIN(KERNEL, two)(const struct coll_reduction *r, char *d, const char *a, const char *b, int raw,
                                      bool last, size_t bytes)
 {
-	enum { nsrc = 2 };
+	enum { nsrc = 2, each = 1 };
+	const float share[] = {r->share ? r->share[0] : 0.5f, r->share ? r->share[1] : 0.5f};
 	size_t i = 0;
 
 	(void)nsrc;
+	(void)each;
+	(void)share;
 #if UNROLL == 4
 	for (; bytes - i >= 4 * STEP; i += 4 * STEP) {
 		TF(v) v0 = LOAD(0, a + i), v1 = LOAD(0, a + i + STEP);
@@ -70,8 +101,13 @@ static void KERNEL_JOIN(KERNEL, two)(const struct coll_reduction *r, char *d, co
 static void KERNEL_JOIN(KERNEL, many)(const struct coll_reduction *r, char *d, const char *const *src, int nsrc,
                                       int raw, bool last, size_t bytes)
 {
+	/* One share for all, or a list of them. */
+	const float equal = 1 / (float)nsrc, *const share = r->share ? r->share : &equal;
+	const size_t each = r->share != NULL;
 	size_t i = 0;
 
+	(void)share;
+	(void)each;
 #if UNROLL == 4
 	for (; bytes - i >= 4 * STEP; i += 4 * STEP) {
 		const char *p = src[0] + i;
@@ -130,26 +166,27 @@ static void KERNEL(const struct coll_reduction *r, void *dst, const void *const 
  * keeps the pointers in registers brings these phases back, and nothing worse. */
 #define SPREAD_JOIN(STORE)           \
 	for (; i < bytes; i += STEP) \
-		STORE(x + i, FINISH(TF(COMBINE)(TF(load)(a + i), TF(load)(b + i))));
-#define SPREAD_MANY(STORE)                                        \
-	for (; i < bytes; i += STEP) {                            \
-		TF(v) v = TF(load)(src[0] + i);                   \
-                                                                  \
-		for (int s = 1; s < nsrc; s++)                    \
-			v = TF(COMBINE)(v, TF(load)(src[s] + i)); \
-		v = FINISH(v);                                    \
-		for (int d = 0; d < ndst; d++)                    \
-			STORE(dst[d] + i, v);                     \
+		STORE(x + i, FINISH(TF(COMBINE)(EQUAL_INPUT(TF(load)(a + i)), EQUAL_INPUT(TF(load)(b + i)))));
+#define SPREAD_MANY(STORE)                                                     \
+	for (; i < bytes; i += STEP) {                                         \
+		TF(v) v = EQUAL_INPUT(TF(load)(src[0] + i));                   \
+                                                                               \
+		for (int s = 1; s < nsrc; s++)                                 \
+			v = TF(COMBINE)(v, EQUAL_INPUT(TF(load)(src[s] + i))); \
+		v = FINISH(v);                                                 \
+		for (int d = 0; d < ndst; d++)                                 \
+			STORE(dst[d] + i, v);                                  \
 	}
 
 static void KERNEL_JOIN(KERNEL, spread_two)(const struct coll_reduction *r, char *x, char *y, const char *a,
                                             const char *b, size_t bytes)
 {
 	const bool last = true;
+	EQUAL(2)
 
 	(void)last;
 	for (size_t i = 0; i < bytes; i += STEP) {
-		const TF(v) v = FINISH(TF(COMBINE)(TF(load)(a + i), TF(load)(b + i)));
+		const TF(v) v = FINISH(TF(COMBINE)(EQUAL_INPUT(TF(load)(a + i)), EQUAL_INPUT(TF(load)(b + i))));
 
 		TF(store)(x + i, v);
 		TF(store)(y + i, v);
@@ -160,6 +197,7 @@ static void KERNEL_JOIN(KERNEL, spread_join)(const struct coll_reduction *r, cha
                                              bool stream, size_t bytes)
 {
 	const bool last = true;
+	EQUAL(2)
 	size_t i = 0;
 
 	(void)last;
@@ -173,6 +211,7 @@ static void KERNEL_JOIN(KERNEL, spread)(const struct coll_reduction *r, char *co
                                         const char *const *src, int nsrc, bool stream, size_t bytes)
 {
 	const bool last = true;
+	EQUAL(nsrc)
 	size_t i = 0;
 
 	(void)last;
@@ -201,6 +240,9 @@ static void KERNEL_JOIN(KERNEL, spread)(const struct coll_reduction *r, char *co
 #undef OP
 #undef COMBINE
 #undef PRE
+#undef MEAN
+#undef EQUAL
+#undef EQUAL_INPUT
 #undef POST
 #undef TRUTH
 #undef SPREAD

@@ -5,47 +5,51 @@
 #include "reduce/copy.h"
 #include "reduce/internal.h"
 
-#define T    i8
-#define BITS 1
+#define INTEGER 0
+#define WIDE    1
+#define NARROW  2
+
+#define T     i8
+#define CLASS INTEGER
 #include "type_kernels.h"
-#define T    u8
-#define BITS 1
+#define T     u8
+#define CLASS INTEGER
 #include "type_kernels.h"
-#define T    i16
-#define BITS 1
+#define T     i16
+#define CLASS INTEGER
 #include "type_kernels.h"
-#define T    u16
-#define BITS 1
+#define T     u16
+#define CLASS INTEGER
 #include "type_kernels.h"
-#define T    i32
-#define BITS 1
+#define T     i32
+#define CLASS INTEGER
 #include "type_kernels.h"
-#define T    u32
-#define BITS 1
+#define T     u32
+#define CLASS INTEGER
 #include "type_kernels.h"
-#define T    i64
-#define BITS 1
+#define T     i64
+#define CLASS INTEGER
 #include "type_kernels.h"
-#define T    u64
-#define BITS 1
+#define T     u64
+#define CLASS INTEGER
 #include "type_kernels.h"
-#define T    f16
-#define BITS 0
+#define T     f16
+#define CLASS NARROW
 #include "type_kernels.h"
-#define T    bf16
-#define BITS 0
+#define T     bf16
+#define CLASS NARROW
 #include "type_kernels.h"
-#define T    f32
-#define BITS 0
+#define T     f32
+#define CLASS WIDE
 #include "type_kernels.h"
-#define T    f64
-#define BITS 0
+#define T     f64
+#define CLASS WIDE
 #include "type_kernels.h"
-#define T    f8e4m3
-#define BITS 0
+#define T     f8e4m3
+#define CLASS NARROW
 #include "type_kernels.h"
-#define T    f8e5m2
-#define BITS 0
+#define T     f8e5m2
+#define CLASS NARROW
 #include "type_kernels.h"
 
 #define ROW(op)                                                                                                 \

@@ -87,6 +87,11 @@ bool coll_reduce_supports(coll_dtype type, coll_op op)
 	return find(type, op, COLL_ISA_SCALAR) != NULL;
 }
 
+static bool is_narrow(coll_dtype type)
+{
+	return type == COLL_F16 || type == COLL_BF16 || type == COLL_F8E4M3 || type == COLL_F8E5M2;
+}
+
 coll_status coll_reduce_bind(struct coll_reduction *r, coll_dtype type, coll_op op, int nranks, enum coll_isa isa)
 {
 	coll_reduce_fn run;
@@ -104,7 +109,24 @@ coll_status coll_reduce_bind(struct coll_reduction *r, coll_dtype type, coll_op 
 	        .elem_bytes = coll_dtype_size(type),
 	        .spread = spreads[isa] && op < COLL_OP_COUNT ? spreads[isa][op][type] : NULL,
 	        .divisor = (uint64_t)nranks,
+	        .mean = op == COLL_AVG && is_narrow(type),
 	        .scale = 1,
 	};
 	return COLL_OK;
+}
+
+void coll_reduce_weighted(const struct coll_reduction *r, void *dst, const void *const *src, int nsrc,
+                          const uint32_t *weight, size_t count)
+{
+	struct coll_reduction mean = *r;
+	float share[COLL_REDUCE_WEIGHTS_MAX], all = 0;
+
+	assert(r->mean);
+	assert(nsrc <= COLL_REDUCE_WEIGHTS_MAX);
+	for (int s = 0; s < nsrc; s++)
+		all += (float)weight[s];
+	for (int s = 0; s < nsrc; s++)
+		share[s] = (float)weight[s] / all;
+	mean.share = share;
+	coll_reduce_run(&mean, dst, src, nsrc, -1, true, count);
 }

@@ -6,8 +6,13 @@
  * excepted). The level is chosen once per process image from the CPU, or forced
  * (tests, COLL_ISA). Integers wrap. f16, bf16, f8e4m3 and f8e5m2 accumulate
  * in f32 over all inputs of one call and round once (nearest even); a premultiplied
- * input is rounded by itself, before it is added. AVG divides by the divisor
- * after the last input (integers truncate toward zero), before that rounding.
+ * input is rounded by itself, before it is added. AVG of these types is the mean of the
+ * inputs of one call: each is multiplied by its share in f32, the products are added. AVG of
+ * other types divides by the divisor after the last input (integers truncate toward zero).
+ *
+ * Why means: a sum of narrow floats that is rounded before it is divided overflows where the average does not, and
+ * scaled by 1/n first the smallest vanish. The mean of equal inputs is that input: shares and products add up
+ * to 1 within n 2^-23, which is less than a quarter of a unit in the last place for up to 1024 inputs.
  */
 #ifndef COLL_REDUCE_REDUCE_H
 #define COLL_REDUCE_REDUCE_H
@@ -39,10 +44,11 @@ struct coll_reduction {
 	coll_dtype type;
 	coll_op op; /* COLL_SUM.. or COLL_OP_USER / COLL_OP_PREMUL_SUM */
 	enum coll_isa isa;
+	bool mean; /* AVG of f16, bf16, 8-bit floats */
 	size_t elem_bytes;
-	uint64_t divisor;   /* AVG: number of ranks */
+	uint64_t divisor;   /* other AVG: number of ranks */
+	const float *share; /* mean: of each input, they add up to 1; NULL: equal ones */
 	double scale;       /* premultiplied sum */
-	const void *kernel; /* for run */
 	coll_user_fn user_fn;
 	void *user_arg;
 };
@@ -62,12 +68,17 @@ coll_status coll_reduce_bind(struct coll_reduction *r, coll_dtype type, coll_op 
  * exactly; no other overlap. raw: index of the input that is still a rank's own
  * unscaled contribution and gets the premultiplication (-1: none; only matters
  * for premultiplied sums); pass -2 to scale every input. last: the result is
- * complete, apply AVG's division. One pass over memory.
+ * complete, apply AVG's division (no part of a mean). One pass over memory.
  */
 static inline void coll_reduce_run(const struct coll_reduction *r, void *dst, const void *const *src, int nsrc, int raw,
                                    bool last, size_t count)
 {
 	r->run(r, dst, src, nsrc, raw, last, count);
 }
+
+/* A mean of inputs of which input s holds weight[s] ranks' contributions. */
+enum { COLL_REDUCE_WEIGHTS_MAX = 16 };
+void coll_reduce_weighted(const struct coll_reduction *r, void *dst, const void *const *src, int nsrc,
+                          const uint32_t *weight, size_t count);
 
 #endif

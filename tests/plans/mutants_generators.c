@@ -10,9 +10,9 @@ static uint32_t around(const struct coll_shape *s, int d)
 }
 
 /* A ring all-reduce with its parameters exposed: which chunk, how many rounds, which
- * lanes. The right values are 0, n - 1, 0 and 0. */
-static coll_status ring(const struct coll_shape *s, struct coll_builder *b, int shift, int rounds, uint32_t lane_up,
-                        uint32_t lane_down)
+ * lanes; how much more the sums weigh for each rank. The right values are 0, n - 1, 0, 0 and 1. */
+static coll_status weighed_ring(const struct coll_shape *s, struct coll_builder *b, int shift, int rounds,
+                                uint32_t lane_up, uint32_t lane_down, int more)
 {
 	const int n = s->size;
 	const int next = (int)around(s, 1), prev = (int)around(s, -1);
@@ -24,13 +24,25 @@ static coll_status ring(const struct coll_shape *s, struct coll_builder *b, int 
 		coll_build_lane(b, lane_up);
 		coll_build_send(b, next, i ? coll_out(out) : coll_in(out));
 		coll_build_lane(b, lane_down);
-		coll_build_recv_reduce(b, prev, coll_in(in), coll_out(in), COLL_INCOMING_LEFT, i == n - 2);
+		coll_build_recv_reduce(b, prev, coll_in(in), coll_out(in), COLL_INCOMING_LEFT, (uint32_t)(1 + i * more),
+		                       i == n - 2);
 	}
 	for (int i = 0; i < n - 1; i++) {
 		coll_build_send(b, next, coll_out(around(s, 1 - i)));
 		coll_build_recv(b, prev, coll_out(around(s, -i)));
 	}
 	return coll_build_status(b);
+}
+
+static coll_status ring(const struct coll_shape *s, struct coll_builder *b, int shift, int rounds, uint32_t lane_up,
+                        uint32_t lane_down)
+{
+	return weighed_ring(s, b, shift, rounds, lane_up, lane_down, 1);
+}
+
+static coll_status ring_weighs_alike(const struct coll_shape *s, struct coll_builder *b)
+{
+	return weighed_ring(s, b, 0, s->size - 1, 0, 0, 0);
 }
 
 static coll_status ring_right(const struct coll_shape *s, struct coll_builder *b)
@@ -157,7 +169,8 @@ static coll_status scan_passes_the_result_on(const struct coll_shape *s, struct 
 	if (s->rank == 0)
 		coll_build_copy(b, coll_in(0), coll_out(0), true);
 	else
-		coll_build_recv_reduce(b, s->rank - 1, coll_in(0), coll_out(0), COLL_INCOMING_LEFT, true);
+		coll_build_recv_reduce(b, s->rank - 1, coll_in(0), coll_out(0), COLL_INCOMING_LEFT, (uint32_t)s->rank,
+		                       true);
 	if (s->rank + 1 < s->size)
 		coll_build_send(b, s->rank + 1, coll_out(0));
 	return coll_build_status(b);
@@ -170,7 +183,8 @@ static coll_status reduce_through_out(const struct coll_shape *s, struct coll_bu
 	if (s->rank == s->size - 1)
 		coll_build_send(b, s->rank - 1, coll_in(0));
 	else
-		coll_build_recv_reduce(b, s->rank + 1, coll_in(0), coll_out(0), COLL_INCOMING_RIGHT, s->rank == 0);
+		coll_build_recv_reduce(b, s->rank + 1, coll_in(0), coll_out(0), COLL_INCOMING_RIGHT,
+		                       (uint32_t)(s->size - 1 - s->rank), s->rank == 0);
 	if (s->rank > 0 && s->rank < s->size - 1)
 		coll_build_send(b, s->rank - 1, coll_out(0));
 	return coll_build_status(b);
@@ -183,9 +197,9 @@ static coll_status reduce_adds_twice(const struct coll_shape *s, struct coll_bui
 
 	coll_build_chunks(b, 1);
 	if (!last) {
-		coll_build_recv_reduce(b, s->rank + 1, coll_in(0), coll_scratch(0, 0), COLL_INCOMING_RIGHT, false);
+		coll_build_recv_reduce(b, s->rank + 1, coll_in(0), coll_scratch(0, 0), COLL_INCOMING_RIGHT, 1, false);
 		coll_build_recv_reduce(b, s->rank + 1, coll_scratch(0, 0), s->rank ? coll_scratch(0, 0) : coll_out(0),
-		                       COLL_INCOMING_RIGHT, s->rank == 0);
+		                       COLL_INCOMING_RIGHT, 1, s->rank == 0);
 	}
 	for (int i = 0; i < 2 && s->rank > 0; i++)
 		coll_build_send(b, s->rank - 1, last ? coll_in(0) : coll_scratch(0, 0));
@@ -205,6 +219,7 @@ static const struct generator_mutant {
         {"ring: contributions go round twice", COLL_KIND_ALL_REDUCE, ring_once_around_too_far, PLAN_UNIFORM, 2},
         {"ring: sends on one lane, receives on another", COLL_KIND_ALL_REDUCE, ring_crossed_lanes, PLAN_UNIFORM, 2},
         {"ring: one rank uses another lane", COLL_KIND_ALL_REDUCE, ring_one_rank_on_another_lane, PLAN_UNIFORM, 2},
+        {"ring: a sum weighs as much as one contribution", COLL_KIND_ALL_REDUCE, ring_weighs_alike, PLAN_UNIFORM, 3},
         {"ring: not in rank order", COLL_KIND_ALL_REDUCE, ring_right, PLAN_UNIFORM, 3, true},
         {"one-shot: each rank rounds in its own order", COLL_KIND_ALL_REDUCE, oneshot_own_first, PLAN_UNIFORM, 3},
         {"all-gather: everybody receives first", COLL_KIND_ALL_GATHER, both_receive_first, PLAN_UNIFORM, 2},

@@ -133,10 +133,26 @@ static void put_body(struct printer *w, const struct coll_step *s)
 		put(w, " to %d", w->plan->peers[s->peer_send]);
 }
 
+/* " of 2+1", or " of 2+2x3,1+2x1": what the operands hold, and for how many chunks if that varies. */
+static void put_weights(struct printer *w, const struct coll_step *s)
+{
+	const bool left = s->flags & COLL_STEP_INCOMING_LEFT;
+	uint32_t count, first = 0;
+	const struct coll_plan_weight *weight = coll_step_weights(w->plan, s, &count);
+
+	for (uint32_t k = 0; k < count; k++, first = weight++->end) {
+		put(w, "%s%u+%u", k ? "," : " of ", left ? weight->incoming : weight->own,
+		    left ? weight->own : weight->incoming);
+		if (count > 1)
+			put(w, "x%u", weight->end - first);
+	}
+}
+
 static void put_step(struct printer *w, uint32_t number, const struct coll_step *s)
 {
 	put(w, "%4u %s", number, coll_step_op_name(s->op));
 	put_body(w, s);
+	put_weights(w, s);
 	if (s->flags & COLL_STEP_PRE)
 		put(w, " pre");
 	if (s->flags & COLL_STEP_POST)

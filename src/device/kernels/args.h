@@ -69,7 +69,8 @@ struct coll_kernel_reduce_args {
 	uint64_t count, state, divisor;
 	uint64_t found, shift, whole_shift, whole_count;
 	double scale;
-	int32_t nin, nout, raw, last, op, unused;
+	int32_t nin, nout, raw, last, op;
+	float share; /* a mean: of each input */
 	uint64_t in[COLL_KERNEL_PLACES_MAX], out[COLL_KERNEL_PLACES_MAX];
 };
 

@@ -157,12 +157,24 @@ KERNEL_INLINE void reduce_put(uint64_t p, uint64_t bits, uint32_t bytes, bool na
 #define COMBINE_REAL(T, N) \
 	COMBINE_ANY(T, N); \
 	case COLL_KERNEL_PREMUL: EACH(N, v[k] = T##_sum(v[k], y[k])); break
+#define COMBINE_NARROW COMBINE_REAL
 
 /* Input s, before it is combined. */
 #define SCALE_INTEGER(T, N)
 #define SCALE_REAL(T, N)                                                  \
 	if (a->op == COLL_KERNEL_PREMUL && (a->raw == -2 || a->raw == s)) \
 	EACH(N, y[k] = T##_scale(y[k], a->scale))
+#define SCALE_NARROW(T, N)                               \
+	SCALE_REAL(T, N);                                \
+	if (a->op == COLL_AVG)                           \
+	EACH(N, y[k] = T##_weigh(y[k], a->share))
+
+/* The last input is in. */
+#define DIVIDE_INTEGER(T, N)             \
+	if (a->last && a->op == COLL_AVG) \
+	EACH(N, v[k] = T##_div(v[k], a->divisor))
+#define DIVIDE_REAL         DIVIDE_INTEGER
+#define DIVIDE_NARROW(T, N) /* a mean */
 
 /*
  * N elements from x join v as input s; the result goes from v to x. The first input is no case of its own before the
@@ -182,9 +194,8 @@ KERNEL_INLINE void reduce_put(uint64_t p, uint64_t bits, uint32_t bytes, bool na
 	}                                                                                                           \
 	KERNEL_INLINE void T##_##name##_end(const struct coll_kernel_reduce_args *a, T##_v *v, char *x)             \
 	{                                                                                                           \
-		if (a->last && a->op == COLL_AVG)                                                                   \
-			EACH(N, v[k] = T##_div(v[k], a->divisor));                                                  \
-		else if (a->last && a->nin == 1 && (a->op == COLL_LAND || a->op == COLL_LOR || a->op == COLL_LXOR)) \
+		DIVIDE_##class(T, N);                                                                               \
+		if (a->last && a->nin == 1 && (a->op == COLL_LAND || a->op == COLL_LOR || a->op == COLL_LXOR)) \
 			EACH(N, v[k] = T##_truth(v[k]));                                                            \
 		EACH(N, T##_store(x + k * T##_bytes, v[k]));                                                        \
 	}
