@@ -10,7 +10,8 @@
  *  - The same, listed in coll_plain_tests: a plain program everywhere. It runs its
  *    tests in the order of the file, after PROGRAM(suite, "ARGUMENTS") { ... } if it
  *    has one: that reads the arguments and returns the number of the one that selects
- *    tests (argc: none does), or -1 if they are wrong. It may run tests itself.
+ *    tests (argc: none does), or -1 if they are wrong. The words of ARGUMENTS before the first bracket are there by
+ *    then. It may run tests itself.
  *  - Several such programs in one executable (tests/multi/driver.c): the first argument
  *    is the suite whose PROGRAM and tests run.
  *  - A program with its own main(): define PLAIN_OWN_MAIN before the include, call the
@@ -179,11 +180,21 @@ static inline int plain_summary(void)
 	return plain_failed > 0 || plain_passed + plain_skipped == 0;
 }
 
+/* Words of a usage that must be given: those before the first that may be left out. */
+static inline int plain_words(const char *usage)
+{
+	int n = 0;
+
+	for (; *usage && *usage != '['; n++)
+		usage += strcspn(usage, " "), usage += *usage == ' ';
+	return n;
+}
+
 /* The tests of a program, or all; of them those with an argument in the names. In a program that says with
  * plain_skip_all() why, none runs. */
 static inline int plain_main(const struct plain_program *program, int argc, char **argv)
 {
-	const int at = program ? program->begin(argc, argv) : 1;
+	const int at = !program ? 1 : argc <= plain_words(program->usage) ? -1 : program->begin(argc, argv);
 	const char *const part = at >= 0 && at < argc ? argv[at] : "";
 
 	if (at < 0) {

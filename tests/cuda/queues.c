@@ -464,10 +464,5 @@ TEST(queues, threads_in_one_queue_on_streams)
 
 PROGRAM(queues, "DRIVER")
 {
-	if (argc < 2)
-		return -1;
-	setenv("COLL_CUDA_LIBRARY", argv[1], 1);
-	setenv("COLL_DEVICE", "cuda", 1);
-	unsetenv("CUDA_VISIBLE_DEVICES");
-	return coll_kernels_ptx() ? 2 : plain_skip_all("this build has no kernels");
+	return job_begin(argc, argv);
 }

@@ -574,8 +574,6 @@ PROGRAM(row, "DRIVER")
 {
 	int devices = 0;
 
-	if (argc < 2)
-		return -1;
 	driver_path = argv[1];
 	unsetenv("CUDA_VISIBLE_DEVICES");
 	setenv("SOFTCUDA_DEVICES", "2", 0);

@@ -448,11 +448,6 @@ TEST(trouble, bad_arguments_are_named)
 
 PROGRAM(trouble, "DRIVER")
 {
-	if (argc < 2)
-		return -1;
 	driver_path = argv[1];
-	setenv("COLL_CUDA_LIBRARY", argv[1], 1);
-	setenv("COLL_DEVICE", "cuda", 1);
-	unsetenv("CUDA_VISIBLE_DEVICES");
-	return coll_kernels_ptx() ? 2 : plain_skip_all("this build has no kernels");
+	return job_begin(argc, argv);
 }

@@ -435,8 +435,6 @@ TEST(abort_cases, without_a_service_thread)
 
 PROGRAM(abort_cases, "TRANSPORT")
 {
-	if (argc < 2)
-		return -1;
 	transport = argv[1];
 	printf("seed %llu\n", (unsigned long long)seed);
 	alarm(240);

@@ -269,8 +269,6 @@ static void campaign(void)
 
 PROGRAM(async_death, "TRANSPORT on|off [kill|stop|abort|differ [SEED]]")
 {
-	if (argc < 3)
-		return -1;
 	progress = argv[2];
 	if (argc > 4)
 		seed = (unsigned)strtoul(argv[4], NULL, 0);

@@ -150,8 +150,6 @@ TEST(causes, killed_untold)
 
 PROGRAM(causes, "TRANSPORT [TEST [TIMES]]")
 {
-	if (argc < 2)
-		return -1;
 	times = argc > 3 ? atoi(argv[3]) : times;
 	shared = processes_begin(argv[1], sizeof(*shared));
 	return 2;

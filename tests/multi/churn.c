@@ -7,18 +7,11 @@
  * usage: churn TRANSPORT [ROUNDS [SEED]]
  */
 #include <malloc.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
-#include "base/clock.h"
 #include "base/hash.h"
-#include "coll/coll.h"
 #include "core/comm.h"
 #include "holdings.h"
-#include "meeting.h"
-#include "plain.h"
+#include "processes.h"
 
 enum { RANKS_MAX = 3, ALIVE = 5 };
 
@@ -39,13 +32,6 @@ enum { BYTES_COUNT = 1 };
 /* The allocator's own accounts may move a little: far less than a chunk a round. */
 enum { SLACK_BYTES = 512 };
 
-struct shared {
-	atomic_int failures;
-	struct meeting meeting;
-};
-
-static struct shared *shared;
-static const char *transport;
 static int rounds = 1000;
 static uint64_t seed = 4711;
 
@@ -98,22 +84,15 @@ static struct holdings settle(coll_comm *world, const struct holdings *before)
 
 /* ---- Rounds ---- */
 
-static void fail(int rank, const char *what, const coll_comm *comm)
-{
-	if (atomic_fetch_add(&shared->failures, 1) < 10)
-		fprintf(stderr, "rank %d: %s: %s\n", rank, what, comm ? coll_last_error(comm)->message : "");
-}
-
 static void use(coll_comm *comm, int rank, size_t count)
 {
 	static float x[40000];
 
 	for (size_t i = 0; i < count; i++)
 		x[i] = 1;
-	if (coll_all_reduce(x, x, count, COLL_F32, COLL_SUM, comm, NULL) != COLL_OK)
-		fail(rank, "all_reduce", comm);
-	else if (x[0] != (float)coll_comm_size(comm) || x[count - 1] != (float)coll_comm_size(comm))
-		fail(rank, "a wrong sum", NULL);
+	MUST(coll_all_reduce(x, x, count, COLL_F32, COLL_SUM, comm, NULL) == COLL_OK, "rank %d: %s", rank,
+	     coll_last_error(comm)->message);
+	MUST(x[0] == (float)coll_comm_size(comm) && x[count - 1] == x[0], "rank %d: a wrong sum", rank);
 }
 
 /* One child more, another one less: all ranks draw alike. */
@@ -135,14 +114,13 @@ static void one_round(coll_comm *world, coll_comm **alive, struct coll_rng *rng,
 		st = coll_comm_create_from_ranks(parent, list, 2, &child);
 	else
 		st = coll_comm_duplicate(parent, &child);
-	if (st != COLL_OK)
-		fail(rank, "no child", parent);
+	MUST(st == COLL_OK, "rank %d: no child: %s", rank, coll_last_error(parent)->message);
 	if (child && how < 3)
 		use(child, rank, 2);
 	else if (child && how == 3)
 		use(child, rank, 40000);
-	else if (child && how == 4 && coll_barrier(child, NULL) != COLL_OK)
-		fail(rank, "barrier", child);
+	else if (child && how == 4)
+		MUST(coll_barrier(child, NULL) == COLL_OK, "rank %d: %s", rank, coll_last_error(child)->message);
 	alive[at] = child;
 }
 
@@ -154,7 +132,7 @@ static void reach_the_top(coll_comm *world, int rank)
 
 	for (int i = 0; i < 3 * ALIVE; i++)
 		if (coll_comm_duplicate(world, &child[i]) != COLL_OK)
-			fail(rank, "no duplicate", world);
+			MUST(false, "rank %d: no duplicate", rank);
 		else
 			use(child[i], rank, 2), use(child[i], rank, 40000);
 	for (int i = 0; i < 3 * ALIVE; i++)
@@ -165,7 +143,7 @@ static void reach_the_top(coll_comm *world, int rank)
 			const int list[] = {a, b};
 
 			if (coll_comm_create_from_ranks(world, list, 2, &child[0]) != COLL_OK)
-				fail(rank, "no pair", world);
+				MUST(false, "rank %d: no pair", rank);
 			else if (child[0])
 				use(child[0], rank, 40000);
 			coll_comm_destroy(&child[0]);
@@ -176,7 +154,7 @@ static void run_rounds(coll_comm *world, int n, struct coll_rng *rng, int rank)
 {
 	coll_comm *alive[ALIVE] = {NULL};
 
-	for (int i = 0; i < n && atomic_load(&shared->failures) == 0; i++)
+	for (int i = 0; i < n && atomic_load(&processes->failures) == 0; i++)
 		one_round(world, alive, rng, rank);
 	/* Not in the same order everywhere. */
 	for (int i = 0; i < ALIVE; i++)
@@ -186,22 +164,11 @@ static void run_rounds(coll_comm *world, int n, struct coll_rng *rng, int rank)
 static void run_rank(const void *arg, int rank)
 {
 	const int size = *(const int *)arg;
-	char transports[64];
-	const char *settings[] = {transports, "COLL_DEBUG=error", NULL};
-	struct meeting_seat seat = {&shared->meeting, rank, size};
-	struct coll_rng rng = {seed};
-	coll_config cfg = COLL_CONFIG_INIT;
-	coll_comm *world = NULL;
 	const int warm_up = rounds / 10 > 200 ? rounds / 10 : 200;
+	coll_comm *world = processes_world(rank, size, 0, NULL);
+	struct coll_rng rng = {seed};
 	struct holdings before, after;
 
-	snprintf(transports, sizeof(transports), "COLL_TRANSPORTS=%s", transport);
-	meeting_sit(&seat, &cfg);
-	cfg.settings = settings;
-	if (coll_comm_create(&world, &cfg) != COLL_OK) {
-		fail(rank, "create", NULL);
-		_exit(1);
-	}
 	/* Whoever has to sleep gets a descriptor for it. */
 	for (int r = 0; r < size; r++) {
 		usleep(r == rank ? 50000 : 0);
@@ -212,8 +179,7 @@ static void run_rank(const void *arg, int rank)
 	before = settle(world, NULL);
 	run_rounds(world, rounds - warm_up, &rng, rank);
 	after = settle(world, &before);
-	if (!no_more(&after, &before) && atomic_load(&shared->failures) == 0)
-		fail(rank, "something stayed behind", NULL);
+	MUST(no_more(&after, &before), "rank %d: something stayed behind", rank);
 	printf("     rank %d of %d: descriptors %d, %d; threads %d, %d; mappings %d, %d; bytes %zu, %zu\n", rank, size,
 	       before.descriptors, after.descriptors, before.threads, after.threads, before.mappings, after.mappings,
 	       before.bytes, after.bytes);
@@ -222,43 +188,28 @@ static void run_rank(const void *arg, int rank)
 	exit(0);
 }
 
-static void churn(int size)
-{
-	pid_t pids[RANKS_MAX];
-	int status;
-
-	meeting_start(pids, size, shared, sizeof(*shared), run_rank, &size);
-	for (int r = 0; r < size; r++)
-		CHECK(waitpid(pids[r], &status, 0) == pids[r] && status == 0, "rank %d of %d: status %x", r, size,
-		      status);
-	CHECK(atomic_load(&shared->failures) == 0);
-}
-
 TEST(churn, two_ranks)
 {
-	churn(2);
+	processes_run(2, run_rank, &(int){2});
 }
 
 TEST(churn, three_ranks)
 {
-	churn(3);
+	processes_run(3, run_rank, &(int){3});
 }
 
 PROGRAM(churn, "TRANSPORT [ROUNDS [SEED]]")
 {
-	if (argc < 2)
-		return -1;
 	/* The allocator's caches of freed chunks count as allocated: off, from the start. */
 	if (!getenv("GLIBC_TUNABLES")) {
 		setenv("GLIBC_TUNABLES", "glibc.malloc.tcache_count=0", 1);
 		execv("/proc/self/exe", argv - 1); /* with the name of this program */
 	}
-	transport = argv[1];
 	if (argc > 2)
 		rounds = atoi(argv[2]);
 	if (argc > 3)
 		seed = strtoull(argv[3], NULL, 0);
-	shared = meeting_page(sizeof(*shared));
+	processes_begin(argv[1], sizeof(*processes));
 	printf("seed %llu, %d rounds\n", (unsigned long long)seed, rounds);
 	return argc;
 }

@@ -513,8 +513,6 @@ TEST(groups, two_hundred_groups_cost_little)
 
 PROGRAM(groups, "shm|tcp|mixed [TEST [TIMES]]")
 {
-	if (argc < 2)
-		return -1;
 	if (argc > 3)
 		times = atoi(argv[3]);
 	shared = processes_begin(argv[1], sizeof(*shared));

@@ -425,8 +425,6 @@ TEST(groups_random, random_programs)
 
 PROGRAM(groups_random, "shm|tcp|mixed [SEED [PROGRAMS]]")
 {
-	if (argc < 2)
-		return -1;
 	if (argc > 2)
 		first_seed = strtoull(argv[2], NULL, 0);
 	if (argc > 3)

@@ -281,16 +281,16 @@ static void two_ranks(void *(*run)(void *job), const struct wait *w)
 		pthread_join(jobs[r].thread, NULL);
 }
 
-static void every_wait(void)
+TEST(interrupt, every_wait)
 {
 	for (size_t i = 0; i < sizeof(waits) / sizeof(waits[0]); i++)
 		two_ranks(waiting_rank, &waits[i]);
 }
 
-static void without_native_ways(void)
+TEST(interrupt, without_native_ways)
 {
 	further[0] = "COLL_INTRA=0";
-	every_wait();
+	interrupt_every_wait();
 	further[0] = NULL;
 }
 
@@ -322,7 +322,7 @@ static void *operation_rank(void *arg)
 	return NULL;
 }
 
-static void operations(void)
+TEST(interrupt, operations)
 {
 	two_ranks(operation_rank, NULL);
 }
@@ -374,7 +374,7 @@ static void *group_rank(void *arg)
 	return NULL;
 }
 
-static void creation_of_a_group(void)
+TEST(interrupt, creation_of_a_group)
 {
 	two_ranks(group_rank, NULL);
 }
@@ -409,7 +409,7 @@ static void *destroying_rank(void *arg)
 	return NULL;
 }
 
-static void destroy(void)
+TEST(interrupt, destroy)
 {
 #ifdef COLL_SIM_JOBS
 	SKIP("a rendezvous uses sockets of the system");
@@ -427,7 +427,7 @@ static void destroy(void)
 
 /* ---- Creation: the other ranks do not come ---- */
 
-static void creation(void)
+TEST(interrupt, creation)
 {
 #ifdef COLL_SIM_JOBS
 	SKIP("a rendezvous uses sockets of the system");
@@ -475,7 +475,7 @@ static void *create_first(void *arg)
 	return NULL;
 }
 
-static void the_reason_of_a_creation(void)
+TEST(interrupt, the_reason_of_a_creation)
 {
 #ifdef COLL_SIM_JOBS
 	SKIP("a rendezvous uses sockets of the system");
@@ -493,7 +493,7 @@ static void the_reason_of_a_creation(void)
 /* ---- The structure ---- */
 
 /* A program that was built before the member existed. */
-static void older_structure(void)
+TEST(interrupt, older_structure)
 {
 	coll_config cfg = COLL_CONFIG_INIT;
 	coll_comm *comm = NULL;
@@ -511,7 +511,7 @@ static void older_structure(void)
 }
 
 /* Not the progress thread, nor the service thread. */
-static void no_other_thread(void)
+TEST(interrupt, no_other_thread)
 {
 	coll_comm *comms[2];
 
@@ -550,7 +550,7 @@ static void *patient_rank(void *arg)
 }
 
 /* A group of a call on either, which have a hook each. */
-static void two_jobs(void)
+TEST(interrupt, two_jobs)
 {
 	const char *settings[] = {transports, progress, "COLL_DEBUG=error", NULL};
 	coll_config cfg = COLL_CONFIG_INIT;
@@ -581,23 +581,4 @@ static void two_jobs(void)
 	free(x);
 }
 
-PROGRAM(interrupt, "TRANSPORT on|off|auto")
-{
-	static const struct plain_case cases[] = {
-	        {"every_wait", every_wait},
-	        {"without_native_ways", without_native_ways},
-	        {"operations", operations},
-	        {"creation_of_a_group", creation_of_a_group},
-	        {"destroy", destroy},
-	        {"creation", creation},
-	        {"the_reason_of_a_creation", the_reason_of_a_creation},
-	        {"older_structure", older_structure},
-	        {"no_other_thread", no_other_thread},
-	        {"two_jobs", two_jobs},
-	};
-
-	if (ranks_begin(argc, argv) < 0)
-		return -1;
-	plain_run_cases("", cases, sizeof(cases) / sizeof(cases[0]), argc > 3 ? argv[3] : NULL);
-	return argc;
-}
+ASYNC_PROGRAM(interrupt)

@@ -293,8 +293,6 @@ TEST(members, a_child_that_some_could_not_make)
 
 PROGRAM(members, "TRANSPORT [TEST [TIMES [SEED]]]")
 {
-	if (argc < 2)
-		return -1;
 	if (argc > 3)
 		times = atoi(argv[3]);
 	if (argc > 4)

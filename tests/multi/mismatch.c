@@ -208,8 +208,6 @@ PROGRAM(mismatch, "TRANSPORT [some|all|CASE [MODE [RANKS [TIMES]]]]")
 	const char *which = argc > 2 ? argv[2] : "some";
 	const bool all = strcmp(which, "all") == 0, some = strcmp(which, "some") == 0;
 
-	if (argc < 2)
-		return -1;
 	only_size = argc > 4 ? atoi(argv[4]) : 0;
 	shared = processes_begin(argv[1], sizeof(*shared));
 	for (int times = argc > 5 ? atoi(argv[5]) : 1; times > 0; times--)

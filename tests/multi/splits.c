@@ -467,8 +467,6 @@ TEST(splits, calls_on_what_is_gone)
 
 PROGRAM(splits, "TRANSPORT [TEST [PARTITIONS [SEED]]]")
 {
-	if (argc < 2)
-		return -1;
 	snprintf(transports, sizeof(transports), "COLL_TRANSPORTS=%s", argv[1]);
 	if (argc > 3)
 		partitions = atoi(argv[3]);

@@ -490,8 +490,6 @@ static void test_planted(void)
 
 PROGRAM(tags_random, "TRANSPORT|planted [SEED [PROGRAMS]]")
 {
-	if (argc < 2)
-		return -1;
 	if (argc > 2)
 		first_seed = strtoull(argv[2], NULL, 10);
 	if (argc > 3)

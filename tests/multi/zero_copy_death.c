@@ -9,35 +9,21 @@
  */
 #include <pthread.h>
 #include <sched.h>
-#include <signal.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/uio.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
-#include "base/clock.h"
 #include "core/comm.h"
 #include "intra/zero_copy.h"
-#include "meeting.h"
-#include "plain.h"
-#include "starved.h"
+#include "processes.h"
 
 enum { RANKS_MAX = 4, COUNT = 1 << 20, BLOCK = COUNT / 2, WARM = 4, LIMIT_S = 20, TIMEOUT_MS = 500 };
 
 struct shared {
-	atomic_int warm;  /* calls that all ranks have made before the blow */
+	struct processes job;
+	atomic_int warm;  /* calls that ended before the fault */
 	atomic_int ended; /* survivors whose call has ended, and whose buffers are refilled */
 	atomic_int look;  /* the victim has gone on */
-	_Atomic uint64_t struck_ns;
-	_Atomic uint64_t starved_ns; /* of all ranks that came to an end */
 	atomic_int victim_status;
-	struct verdict {
-		atomic_int done;
-		char fault[600];
-		uint64_t ended_ns, direct, parted;
-	} verdict[RANKS_MAX];
-	struct meeting meeting;
+	uint64_t direct[RANKS_MAX], parted[RANKS_MAX];
 };
 
 static struct shared *shared;
@@ -65,7 +51,7 @@ static int mark(int round, int r)
 
 /* In plain memory: two ranks gather, more that share cores exchange. The blocks of calls that did not fail are right.
  */
-static coll_status blocks_until_struck(coll_comm *comm, int rank, int *in, int *out, char *fault, size_t fault_bytes)
+static coll_status blocks_until_struck(coll_comm *comm, int rank, int *in, int *out)
 {
 	const int size = coll_comm_size(comm);
 	const bool gathers = size == 2;
@@ -80,7 +66,7 @@ static coll_status blocks_until_struck(coll_comm *comm, int rank, int *in, int *
 		for (int r = 0; st == COLL_OK && r < size; r++)
 			if (out[r * n] != mark(round, r) * 8 + (gathers ? 0 : rank) ||
 			    out[(r + 1) * n - 1] != out[r * n])
-				snprintf(fault, fault_bytes, "round %d: %d", round, out[r * n]);
+				MUST(false, "round %d: %d", round, out[r * n]);
 		if (round < WARM)
 			atomic_fetch_add(&shared->warm, 1);
 	}
@@ -88,7 +74,7 @@ static coll_status blocks_until_struck(coll_comm *comm, int rank, int *in, int *
 }
 
 /* Of two ranks, each of which stores a part of the other's result. */
-static coll_status broadcast_until_struck(coll_comm *comm, int rank, int *in, int *out, char *fault, size_t fault_bytes)
+static coll_status broadcast_until_struck(coll_comm *comm, int rank, int *in, int *out)
 {
 	coll_status st = COLL_OK;
 
@@ -99,7 +85,7 @@ static coll_status broadcast_until_struck(coll_comm *comm, int rank, int *in, in
 			at[0] = at[COUNT - 1] = mark(round, rank);
 		st = coll_broadcast(at, at, COUNT, COLL_I32, round % 2, comm, NULL);
 		if (st == COLL_OK && (at[0] != mark(round, round % 2) || at[COUNT - 1] != at[0]))
-			snprintf(fault, fault_bytes, "round %d: %d, %d", round, at[0], at[COUNT - 1]);
+			MUST(false, "round %d: %d, %d", round, at[0], at[COUNT - 1]);
 		if (round < WARM)
 			atomic_fetch_add(&shared->warm, 1);
 	}
@@ -107,7 +93,7 @@ static coll_status broadcast_until_struck(coll_comm *comm, int rank, int *in, in
 }
 
 /* Calls until one fails; the sums of those that did not are right. */
-static coll_status until_struck(coll_comm *comm, int rank, int *in, int *out, char *fault, size_t fault_bytes)
+static coll_status until_struck(coll_comm *comm, int rank, int *in, int *out)
 {
 	const int size = coll_comm_size(comm);
 	coll_status st = COLL_OK;
@@ -118,7 +104,7 @@ static coll_status until_struck(coll_comm *comm, int rank, int *in, int *out, ch
 		in[0] = in[COUNT - 1] = round + rank; /* most of the time is to be spent in the call */
 		st = coll_all_reduce(in, to, COUNT, COLL_I32, COLL_SUM, comm, NULL);
 		if (st == COLL_OK && (to[0] != size * round + size * (size - 1) / 2 || to[COUNT - 1] != to[0]))
-			snprintf(fault, fault_bytes, "round %d: %d", round, to[0]);
+			MUST(false, "round %d: %d", round, to[0]);
 		if (round < WARM)
 			atomic_fetch_add(&shared->warm, 1);
 	}
@@ -128,21 +114,18 @@ static coll_status until_struck(coll_comm *comm, int rank, int *in, int *out, ch
 static void survive(const struct run *run, coll_comm *comm, int rank, int *in, int *out, coll_status st)
 {
 	const coll_status expected = run->sig == SIGKILL ? COLL_ERR_PEER_DEAD : COLL_ERR_PEER_SILENT;
-	struct verdict *v = &shared->verdict[rank];
 	size_t wrong = 0;
 
-	v->ended_ns = coll_clock_ns();
-	atomic_fetch_add(&shared->starved_ns, starved_ns());
-	if (st != expected || coll_last_error(comm)->rank != run->victim)
-		snprintf(v->fault, sizeof(v->fault), "%.500s", coll_last_error(comm)->message);
+	processes_report(rank, st, comm);
+	MUST(st == expected && coll_last_error(comm)->rank == run->victim, "rank %d: %s", rank,
+	     coll_last_error(comm)->message);
 	refill(in, out, 0x5a5a5a5a);
 	atomic_fetch_add(&shared->ended, 1);
 	while (!atomic_load(&shared->look))
 		usleep(200);
 	for (int i = 0; i < COUNT; i++)
 		wrong += (in[i] != 0x5a5a5a5a) + (out[i] != 0x5a5a5a5a);
-	if (wrong)
-		snprintf(v->fault, sizeof(v->fault), "%zu elements were written after the call had returned", wrong);
+	MUST(wrong == 0, "rank %d: %zu elements were written after the call had returned", rank, wrong);
 }
 
 static bool is_pulled(const struct run *run)
@@ -179,100 +162,64 @@ static coll_status buffers(const struct run *run, coll_comm *comm, void **in, vo
 
 static void run_rank(const void *arg, int rank)
 {
-	static coll_status (*const until[])(coll_comm *, int, int *, int *, char *, size_t) = {
+	static coll_status (*const until[])(coll_comm *, int, int *, int *) = {
 	        until_struck, blocks_until_struck, broadcast_until_struck, blocks_until_struck};
 	const struct run *run = arg;
-	const char *settings[] = {"COLL_TRANSPORTS=shm", "COLL_TIMEOUT_MS=500", "COLL_DEBUG=error",
-	                          is_pulled(run) ? "COLL_SHM_COPY=cma" : NULL, NULL};
-	struct meeting_seat seat = {&shared->meeting, rank, run->size};
-	struct verdict *v = &shared->verdict[rank];
-	coll_config cfg = COLL_CONFIG_INIT;
-	coll_comm *comm = NULL;
+	const char *more[] = {"COLL_TIMEOUT_MS=500", is_pulled(run) ? "COLL_SHM_COPY=cma" : NULL, NULL};
+	coll_comm *comm;
 	void *in = NULL, *out = NULL;
 	coll_status st;
 
 	if (run->what == EXCHANGED)
 		squeeze();
-	meeting_sit(&seat, &cfg);
-	cfg.settings = settings;
-	if (!getenv("VERBOSE") && !freopen("/dev/null", "w", stderr))
-		_exit(9);
-	st = coll_comm_create(&comm, &cfg);
+	comm = processes_world(rank, run->size, 0, more);
+	st = buffers(run, comm, &in, &out);
+	MUST(st == COLL_OK, "rank %d: %s", rank, coll_last_error(comm)->message);
 	if (st == COLL_OK)
-		st = buffers(run, comm, &in, &out);
-	if (st != COLL_OK) {
-		snprintf(v->fault, sizeof(v->fault), "%.500s", coll_last_error(comm)->message);
-		_exit(1);
-	}
-	st = until[run->what](comm, rank, in, out, v->fault, sizeof(v->fault));
+		st = until[run->what](comm, rank, in, out);
 	if (rank == run->victim)
 		atomic_store(&shared->victim_status, (int)st);
 	else
 		survive(run, comm, rank, in, out, st);
-	v->direct = is_pulled(run) ? coll_intra_stats(comm->intra)->cma_read / (COUNT * sizeof(int))
-	                           : coll_intra_stats(comm->intra)->direct;
-	v->parted = coll_intra_stats(comm->intra)->parted;
+	shared->direct[rank] = is_pulled(run) ? coll_intra_stats(comm->intra)->cma_read / (COUNT * sizeof(int))
+	                                      : coll_intra_stats(comm->intra)->direct;
+	shared->parted[rank] = coll_intra_stats(comm->intra)->parted;
 	coll_comm_destroy(&comm);
-	atomic_store(&v->done, 1);
 	_exit(0);
 }
 
 /* ---- All ranks ---- */
 
-static bool reaches(const atomic_int *what, int least, int seconds)
-{
-	const uint64_t until = coll_clock_ns() + (uint64_t)seconds * 1000000000;
-
-	while (atomic_load(what) < least && coll_clock_ns() < until)
-		usleep(100);
-	return atomic_load(what) >= least;
-}
-
 static void strike(const struct run *run, pid_t victim)
 {
-	CHECK(reaches(&shared->warm, WARM * run->size, LIMIT_S), "seed %u: it does not begin", run->seed);
+	CHECK(processes_reach(&shared->warm, WARM * run->size), "seed %u: it does not begin", run->seed);
 	usleep(run->after_us);
-	atomic_store(&shared->struck_ns, coll_clock_ns());
+	atomic_store(&processes->struck_ns, coll_clock_ns());
 	kill(victim, run->sig);
-	CHECK(reaches(&shared->ended, run->size - 1, LIMIT_S), "seed %u: %d of %d calls end", run->seed,
+	CHECK(processes_reach(&shared->ended, run->size - 1), "seed %u: %d of %d calls end", run->seed,
 	      atomic_load(&shared->ended), run->size - 1);
 	if (run->sig == SIGSTOP) {
 		kill(victim, SIGCONT);
-		CHECK(reaches(&shared->victim_status, 1, LIMIT_S), "seed %u: the victim's call does not end",
-		      run->seed);
+		CHECK(processes_reach(&shared->victim_status, 1), "seed %u: the victim's call does not end", run->seed);
 	}
 	atomic_store(&shared->look, 1);
-}
-
-static void assess(const struct run *run, int rank, uint64_t *parted)
-{
-	const struct verdict *v = &shared->verdict[rank];
-	const double limit_s = run->sig == SIGKILL ? 2 : 2 + TIMEOUT_MS * 1e-3;
-	const double took_s = (double)(int64_t)(v->ended_ns - atomic_load(&shared->struck_ns)) * 1e-9;
-
-	CHECK(atomic_load(&v->done) && !v->fault[0], "seed %u, rank %d of %d: %s", run->seed, rank, run->size,
-	      v->fault);
-	CHECK(v->direct >= WARM, "seed %u: %llu calls", run->seed, (unsigned long long)v->direct);
-	CHECK(took_s < limit_s + (double)atomic_load(&shared->starved_ns) * 1e-9,
-	      "seed %u: rank %d heard of it after %.2f s", run->seed, rank, took_s);
-	*parted += v->parted;
 }
 
 static void once(const struct run *run, uint64_t *parted)
 {
 	pid_t pids[RANKS_MAX];
-	int status;
 
-	meeting_start(pids, run->size, shared, sizeof(*shared), run_rank, run);
+	processes_start(pids, run->size, run_rank, run);
 	strike(run, pids[run->victim]);
-	for (int r = 0; r < run->size; r++)
-		if (r != run->victim)
-			reaches(&shared->verdict[r].done, 1, LIMIT_S);
+	processes_reap(pids, run->size, run->sig == SIGKILL ? run->victim : -1);
 	for (int r = 0; r < run->size; r++) {
-		kill(pids[r], SIGKILL);
-		waitpid(pids[r], &status, 0);
-		if (r != run->victim)
-			assess(run, r, parted);
+		if (r == run->victim)
+			continue;
+		CHECK(shared->direct[r] >= WARM, "seed %u: %llu calls", run->seed,
+		      (unsigned long long)shared->direct[r]);
+		processes_in_time(processes->report[r].ns, run->sig == SIGKILL ? 2000 : 2000 + TIMEOUT_MS,
+		                  "a rank heard");
+		*parted += shared->parted[r];
 	}
 }
 
@@ -299,22 +246,22 @@ static void rounds(int sig, int n, enum what what, unsigned *seed)
 
 static unsigned seed = 1;
 
-static void killed(void)
+TEST(zero_copy_death, killed)
 {
 	rounds(SIGKILL, 8, SUMS, &seed);
 }
 
-static void stopped(void)
+TEST(zero_copy_death, stopped)
 {
 	rounds(SIGSTOP, 8, SUMS, &seed);
 }
 
-static void killed_in_a_broadcast(void)
+TEST(zero_copy_death, killed_in_a_broadcast)
 {
 	rounds(SIGKILL, 4, VECTORS, &seed);
 }
 
-static void stopped_in_a_broadcast(void)
+TEST(zero_copy_death, stopped_in_a_broadcast)
 {
 	rounds(SIGSTOP, 4, VECTORS, &seed);
 }
@@ -349,22 +296,22 @@ static void rounds_pulled(int sig, int n, enum what what)
 	rounds(sig, n, what, &seed);
 }
 
-static void killed_while_pulled(void)
+TEST(zero_copy_death, killed_while_pulled)
 {
 	rounds_pulled(SIGKILL, 8, BLOCKS_PULLED);
 }
 
-static void stopped_while_pulled(void)
+TEST(zero_copy_death, stopped_while_pulled)
 {
 	rounds_pulled(SIGSTOP, 4, BLOCKS_PULLED);
 }
 
-static void killed_in_an_exchange(void)
+TEST(zero_copy_death, killed_in_an_exchange)
 {
 	rounds_pulled(SIGKILL, 8, EXCHANGED);
 }
 
-static void stopped_in_an_exchange(void)
+TEST(zero_copy_death, stopped_in_an_exchange)
 {
 	rounds_pulled(SIGSTOP, 4, EXCHANGED);
 }
@@ -386,27 +333,23 @@ static bool unreadable(void)
 
 static void *go_on_alone(void *arg)
 {
-	const char *settings[] = {"COLL_TRANSPORTS=shm", "COLL_SHM_COPY=cma", NULL};
+	const char *settings[] = {"COLL_SHM_COPY=cma", NULL};
 	const int rank = *(const int *)arg;
-	struct verdict *v = &shared->verdict[rank];
-	coll_comm *comm = meeting_world(&shared->meeting, rank, 2, settings);
+	coll_comm *comm = processes_world(rank, 2, 0, settings);
 	int *in = calloc(COUNT, sizeof(*in)), *out = calloc(2 * COUNT, sizeof(*out));
 	coll_status st = coll_all_gather(in, out, COUNT, COLL_I32, comm, NULL);
 
 	atomic_fetch_add(&shared->warm, 1);
-	if (rank == 1 && !unreadable())
-		snprintf(v->fault, sizeof(v->fault), "its first thread does not end");
+	MUST(rank != 1 || unreadable(), "its first thread does not end");
 	for (int i = 0; i < 4 && st == COLL_OK; i++) {
 		in[0] = in[COUNT - 1] = mark(i, rank);
 		st = coll_all_gather(in, out, COUNT, COLL_I32, comm, NULL);
 		for (int r = 0; r < 2; r++)
-			if (out[r * COUNT] != mark(i, r) || out[(r + 1) * COUNT - 1] != mark(i, r))
-				snprintf(v->fault, sizeof(v->fault), "call %d: %d", i, out[r * COUNT]);
+			MUST(out[r * COUNT] == mark(i, r) && out[(r + 1) * COUNT - 1] == mark(i, r), "call %d: %d", i,
+			     out[r * COUNT]);
 	}
-	if (st != COLL_OK)
-		snprintf(v->fault, sizeof(v->fault), "%.500s", coll_last_error(comm)->message);
+	MUST(st == COLL_OK, "%s", coll_last_error(comm)->message);
 	coll_comm_destroy(&comm);
-	atomic_store(&v->done, 1);
 	_exit(0);
 }
 
@@ -423,35 +366,15 @@ static void run_without_first_thread(const void *arg, int rank)
 	pthread_exit(NULL);
 }
 
-static void first_thread_ends(void)
+TEST(zero_copy_death, first_thread_ends)
 {
-	pid_t pids[2];
-	int status;
-
-	meeting_start(pids, 2, shared, sizeof(*shared), run_without_first_thread, NULL);
-	for (int r = 0; r < 2; r++) {
-		CHECK(reaches(&shared->verdict[r].done, 1, LIMIT_S), "rank %d does not come to an end", r);
-		kill(pids[r], SIGKILL);
-		waitpid(pids[r], &status, 0);
-		CHECK(!shared->verdict[r].fault[0], "rank %d: %s", r, shared->verdict[r].fault);
-	}
+	processes_run(2, run_without_first_thread, NULL);
 }
 
 PROGRAM(zero_copy_death, "[SEED]")
 {
-	static const struct plain_case tests[] = {PLAIN_CASE(killed),
-	                                          PLAIN_CASE(stopped),
-	                                          PLAIN_CASE(killed_in_a_broadcast),
-	                                          PLAIN_CASE(stopped_in_a_broadcast),
-	                                          PLAIN_CASE(killed_while_pulled),
-	                                          PLAIN_CASE(stopped_while_pulled),
-	                                          PLAIN_CASE(killed_in_an_exchange),
-	                                          PLAIN_CASE(stopped_in_an_exchange),
-	                                          PLAIN_CASE(first_thread_ends)};
-
 	seed = argc > 1 ? (unsigned)strtoul(argv[1], NULL, 10) : (unsigned)(coll_clock_ns() / 1000);
 	printf("     seed %u\n", seed);
-	shared = meeting_page(sizeof(*shared));
-	plain_run_cases("", tests, sizeof(tests) / sizeof(tests[0]), NULL);
+	shared = processes_begin("shm", sizeof(*shared));
 	return argc;
 }
