@@ -42,6 +42,17 @@
 		}                                                               \
 	} while (0)
 
+/* A test between two statements: what it needs is made, and ended, also where a REQUIRE() ends the test. */
+#define TEST_BETWEEN(suite, name, before, after)    \
+	static void suite##_##name##_between(void); \
+	TEST(suite, name)                           \
+	{                                           \
+		before;                             \
+		suite##_##name##_between();         \
+		after;                              \
+	}                                           \
+	static void suite##_##name##_between(void)
+
 /* One failed check: where, the source text of the check, and its message. */
 static inline void plain_fail(const char *file, int line, const char *text, const char *fmt, ...)
         __attribute__((format(printf, 4, 5)));

@@ -56,9 +56,11 @@ static void add_one(void *arg)
 	r->polls = 0;
 }
 
-TEST(group, small_calls_travel_as_one)
+/* A test between setup() and world_close(). */
+#define WORLD_TEST(suite, name) TEST_BETWEEN(suite, name, setup(), world_close())
+
+WORLD_TEST(group, small_calls_travel_as_one)
 {
-	setup();
 	fake_context.on_idle = add_one;
 	coll_group_begin();
 	for (int i = 0; i < 3; i++)
@@ -72,7 +74,6 @@ TEST(group, small_calls_travel_as_one)
 	for (int i = 0; i < 3; i++)
 		for (int k = 0; k < SMALL; k++)
 			CHECK(out[i][k] == in[i][k] + 1, "call %d, element %d: %g", i, k, (double)out[i][k]);
-	world_close();
 }
 
 static uint32_t signature_of(size_t first, size_t second)
@@ -119,12 +120,11 @@ TEST(group, calls_that_are_long_or_of_another_operation_go_alone)
 	world_close();
 }
 
-TEST(group, no_more_than_32_kib_travel_as_one)
+WORLD_TEST(group, no_more_than_32_kib_travel_as_one)
 {
 	static float many[16][1024], results[16][1024];
 	const uint64_t whole = 8 * 1024;
 
-	setup();
 	fake_context.on_idle = end_next;
 	coll_group_begin();
 	for (int i = 0; i < 10; i++) {
@@ -139,12 +139,10 @@ TEST(group, no_more_than_32_kib_travel_as_one)
 	CHECK(coll_group_end() == COLL_OK);
 	CHECK(fake_engine.nstarted == 2);
 	CHECK(fake_engine_run_of(1)->job.in.count == whole && fake_engine_run_of(2)->job.in.count == 2 * 1024);
-	world_close();
 }
 
-TEST(group, only_the_outer_end_hands_in)
+WORLD_TEST(group, only_the_outer_end_hands_in)
 {
-	setup();
 	fake_context.on_idle = end_next;
 	coll_group_begin();
 	coll_group_begin();
@@ -152,23 +150,19 @@ TEST(group, only_the_outer_end_hands_in)
 	CHECK(coll_group_end() == COLL_OK && fake_engine.nstarted == 0);
 	CHECK(coll_group_end() == COLL_OK && fake_engine.nstarted == 1);
 	CHECK(coll_group_end() == COLL_ERR_ARGUMENT);
-	world_close();
 }
 
-TEST(group, an_error_is_the_groups)
+WORLD_TEST(group, an_error_is_the_groups)
 {
-	setup();
 	coll_group_begin();
 	add(0, LARGE, COLL_SUM, NULL);
 	add(1, LARGE, COLL_SUM, NULL);
 	fake_watch.heed = COLL_ERR_PEER_DEAD;
 	CHECK(coll_group_end() == COLL_ERR_PEER_DEAD);
-	world_close();
 }
 
-TEST(group, a_group_that_cannot_be_handed_in_gives_all_back)
+WORLD_TEST(group, a_group_that_cannot_be_handed_in_gives_all_back)
 {
-	setup();
 	coll_group_begin();
 	add(0, SMALL, COLL_SUM, NULL);
 	add(1, SMALL, COLL_SUM, NULL);
@@ -176,16 +170,14 @@ TEST(group, a_group_that_cannot_be_handed_in_gives_all_back)
 	fake_select.refuse = COLL_ERR_MEMORY;
 	CHECK(coll_group_end() == COLL_ERR_MEMORY);
 	CHECK(fake_engine.nstarted == 0 && comm->sequence == 0);
-	world_close();
 }
 
 /* ---- Streams ---- */
 
-TEST(group, calls_on_one_stream_share_a_position)
+WORLD_TEST(group, calls_on_one_stream_share_a_position)
 {
 	struct coll_stream *s;
 
-	setup();
 	coll_stream_create(&s, comm);
 	coll_group_begin();
 	add(0, LARGE, COLL_SUM, s);
@@ -200,14 +192,12 @@ TEST(group, calls_on_one_stream_share_a_position)
 	CHECK(world_started(3));
 	world_end(3);
 	CHECK(coll_stream_destroy(&s) == COLL_OK);
-	world_close();
 }
 
-TEST(group, small_calls_of_two_streams_wait_for_both)
+WORLD_TEST(group, small_calls_of_two_streams_wait_for_both)
 {
 	struct coll_stream *a, *b;
 
-	setup();
 	coll_stream_create(&a, comm);
 	coll_stream_create(&b, comm);
 	world_hand_in(8, a);
@@ -225,14 +215,12 @@ TEST(group, small_calls_of_two_streams_wait_for_both)
 	CHECK(out[1][2] == in[1][2]);
 	coll_stream_destroy(&a);
 	coll_stream_destroy(&b);
-	world_close();
 }
 
-TEST(group, the_end_waits_for_calls_without_a_stream_only)
+WORLD_TEST(group, the_end_waits_for_calls_without_a_stream_only)
 {
 	struct coll_stream *s;
 
-	setup();
 	coll_stream_create(&s, comm);
 	fake_context.on_idle = end_next;
 	coll_group_begin();
@@ -242,5 +230,4 @@ TEST(group, the_end_waits_for_calls_without_a_stream_only)
 	CHECK(coll_stream_query(s) == COLL_AGAIN);
 	world_end(2);
 	coll_stream_destroy(&s);
-	world_close();
 }

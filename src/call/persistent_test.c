@@ -39,13 +39,15 @@ static void finish(void)
 	world_close();
 }
 
-TEST(persistent, preparing_compares_what_is_prepared)
+/* A test between REQUIRE(setup()) and finish(). */
+#define WORLD_TEST(suite, name) TEST_BETWEEN(suite, name, REQUIRE(setup()), finish())
+
+WORLD_TEST(persistent, preparing_compares_what_is_prepared)
 {
 	const struct coll_call call = world_call(COUNT);
 	uint32_t first;
 	struct coll_operation *other;
 
-	REQUIRE(setup());
 	first = fake_engine.started[0]->job.signature;
 	CHECK(first != fake_select_signature(&call), "it is not taken for the call");
 	other = prepare(COUNT);
@@ -54,17 +56,14 @@ TEST(persistent, preparing_compares_what_is_prepared)
 	other = prepare(COUNT + 1);
 	CHECK(fake_engine_run_of(3)->job.signature != first);
 	coll_operation_destroy(&other);
-	finish();
 }
 
-TEST(persistent, the_record_of_the_preparation_names_the_call)
+WORLD_TEST(persistent, the_record_of_the_preparation_names_the_call)
 {
 	struct coll_record now;
 
-	REQUIRE(setup());
 	coll_record_read(&comm->record, &now);
 	CHECK(now.flags == COLL_RECORD_PREPARING && now.kind == COLL_KIND_ALL_REDUCE && now.count == COUNT);
-	finish();
 }
 
 TEST(persistent, ranks_that_differ_get_no_operation)
@@ -78,11 +77,10 @@ TEST(persistent, ranks_that_differ_get_no_operation)
 	world_close();
 }
 
-TEST(persistent, a_second_start_restarts_the_run)
+WORLD_TEST(persistent, a_second_start_restarts_the_run)
 {
 	struct coll_record now;
 
-	REQUIRE(setup());
 	CHECK(coll_operation_start(op, NULL) == COLL_OK);
 	REQUIRE(world_started(2));
 	CHECK(comm->inflight.pending == 0 && !(comm->attention & COLL_ATTENTION_PENDING), "inline");
@@ -98,34 +96,28 @@ TEST(persistent, a_second_start_restarts_the_run)
 	CHECK(fake_engine_run_of(3)->starts == 1 && fake_engine_run_of(3)->restarts == 1 && comm->call_runs == 0);
 	end_all(NULL);
 	CHECK(coll_operation_wait(op, -1) == COLL_OK);
-	finish();
 }
 
-TEST(persistent, it_is_started_once_at_a_time)
+WORLD_TEST(persistent, it_is_started_once_at_a_time)
 {
-	REQUIRE(setup());
 	coll_operation_start(op, NULL);
 	CHECK(coll_operation_start(op, NULL) == COLL_ERR_ARGUMENT && fake_core.refusals == 1);
 	end_all(NULL);
 	CHECK(coll_operation_wait(op, -1) == COLL_OK);
 	CHECK(coll_operation_wait(op, -1) == COLL_OK, "again the same");
-	finish();
 }
 
-TEST(persistent, a_wait_with_a_limit_hands_it_over)
+WORLD_TEST(persistent, a_wait_with_a_limit_hands_it_over)
 {
-	REQUIRE(setup());
 	coll_operation_start(op, NULL);
 	CHECK(coll_operation_wait(op, 20) == COLL_AGAIN);
 	CHECK(comm->inflight.pending == 1 && !comm->inflight.current);
 	world_end(2);
 	CHECK(coll_operation_wait(op, 20) == COLL_OK);
-	finish();
 }
 
-TEST(persistent, a_test_looks_and_does_not_wait)
+WORLD_TEST(persistent, a_test_looks_and_does_not_wait)
 {
-	REQUIRE(setup());
 	CHECK(coll_operation_test(NULL) == COLL_ERR_ARGUMENT);
 	CHECK(coll_operation_test(op) == COLL_OK, "never started: the last result");
 	coll_operation_start(op, NULL);
@@ -135,12 +127,10 @@ TEST(persistent, a_test_looks_and_does_not_wait)
 	world_end(2);
 	CHECK(coll_operation_test(op) == COLL_OK);
 	CHECK(coll_operation_test(op) == COLL_OK, "again the same");
-	finish();
 }
 
-TEST(persistent, a_test_ends_what_has_ended_inline)
+WORLD_TEST(persistent, a_test_ends_what_has_ended_inline)
 {
-	REQUIRE(setup());
 	coll_operation_start(op, NULL);
 	world_end(2);
 	CHECK(coll_operation_test(op) == COLL_OK);
@@ -148,24 +138,20 @@ TEST(persistent, a_test_ends_what_has_ended_inline)
 	CHECK(coll_operation_start(op, NULL) == COLL_OK, "it may start again");
 	end_all(NULL);
 	CHECK(coll_operation_test(op) == COLL_OK);
-	finish();
 }
 
-TEST(persistent, a_test_returns_the_error)
+WORLD_TEST(persistent, a_test_returns_the_error)
 {
-	REQUIRE(setup());
 	coll_operation_start(op, NULL);
 	CHECK(coll_operation_test(op) == COLL_AGAIN);
 	coll_inflight_lost(comm);
 	CHECK(coll_operation_test(op) != COLL_AGAIN);
-	finish();
 }
 
-TEST(persistent, what_comes_along_is_behind_it)
+WORLD_TEST(persistent, what_comes_along_is_behind_it)
 {
 	struct coll_request *r;
 
-	REQUIRE(setup());
 	coll_operation_start(op, NULL);
 	REQUIRE((r = world_hand_in(8, NULL)));
 	CHECK(comm->inflight.pending == 2);
@@ -173,28 +159,24 @@ TEST(persistent, what_comes_along_is_behind_it)
 	end_all(NULL);
 	CHECK(coll_operation_wait(op, -1) == COLL_OK);
 	CHECK(world_take_back(r) == COLL_OK);
-	finish();
 }
 
-TEST(persistent, started_while_others_are_pending_it_is_a_request)
+WORLD_TEST(persistent, started_while_others_are_pending_it_is_a_request)
 {
 	struct coll_request *r;
 
-	REQUIRE(setup());
 	REQUIRE((r = world_hand_in(8, NULL)));
 	coll_operation_start(op, NULL);
 	CHECK(comm->inflight.pending == 2 && fake_engine_run_of(3)->after == fake_engine_run_of(2));
 	end_all(NULL);
 	CHECK(coll_operation_wait(op, 20) == COLL_OK);
 	CHECK(world_take_back(r) == COLL_OK);
-	finish();
 }
 
-TEST(persistent, in_a_stream_it_takes_its_turn)
+WORLD_TEST(persistent, in_a_stream_it_takes_its_turn)
 {
 	struct coll_stream *s;
 
-	REQUIRE(setup());
 	coll_stream_create(&s, comm);
 	world_hand_in(8, s);
 	coll_operation_start(op, s);
@@ -204,12 +186,10 @@ TEST(persistent, in_a_stream_it_takes_its_turn)
 	world_end(3);
 	CHECK(coll_operation_wait(op, -1) == COLL_OK);
 	coll_stream_destroy(&s);
-	finish();
 }
 
-TEST(persistent, in_a_group_it_is_waited_for_when_the_group_has_ended)
+WORLD_TEST(persistent, in_a_group_it_is_waited_for_when_the_group_has_ended)
 {
-	REQUIRE(setup());
 	fake_context.on_idle = end_all;
 	coll_group_begin();
 	CHECK(coll_operation_start(op, NULL) == COLL_OK && !world_started(2));
@@ -217,49 +197,41 @@ TEST(persistent, in_a_group_it_is_waited_for_when_the_group_has_ended)
 	CHECK(coll_operation_destroy(&op) == COLL_ERR_ARGUMENT && op);
 	CHECK(coll_group_end() == COLL_OK && world_started(2));
 	CHECK(coll_operation_wait(op, -1) == COLL_OK);
-	finish();
 }
 
-TEST(persistent, an_error_is_told_by_the_wait)
+WORLD_TEST(persistent, an_error_is_told_by_the_wait)
 {
-	REQUIRE(setup());
 	coll_operation_start(op, NULL);
 	fake_engine_run_of(2)->polls = 0;
 	fake_engine_run_of(2)->end = COLL_ERR_PEER_DEAD;
 	fake_watch.inquire = COLL_ERR_PEER_DEAD;
 	CHECK(coll_operation_wait(op, -1) == COLL_ERR_PEER_DEAD);
 	CHECK(coll_operation_start(op, NULL) == COLL_ERR_PEER_DEAD, "the communicator has failed");
-	finish();
 }
 
-TEST(persistent, a_start_that_fails_fails_the_communicator)
+WORLD_TEST(persistent, a_start_that_fails_fails_the_communicator)
 {
-	REQUIRE(setup());
 	fake_engine.refuse = COLL_ERR_MEMORY;
 	CHECK(coll_operation_start(op, NULL) == COLL_ERR_MEMORY);
 	CHECK(comm->failed == COLL_ERR_MEMORY);
 	CHECK(coll_operation_wait(op, -1) == COLL_ERR_MEMORY);
-	finish();
 }
 
 /* Others wait for what this rank has started, also while it waits for something else. */
-TEST(persistent, a_wait_for_something_else_sweeps_it)
+WORLD_TEST(persistent, a_wait_for_something_else_sweeps_it)
 {
-	REQUIRE(setup());
 	coll_operation_start(op, NULL);
 	coll_inlined_sweep(comm->ctx);
 	CHECK(!comm->inflight.current && comm->inflight.pending == 1);
 	CHECK(!comm->ctx->async->inlined);
 	end_all(NULL);
 	CHECK(coll_operation_wait(op, -1) == COLL_OK);
-	finish();
 }
 
-TEST(persistent, what_another_thread_started_is_not_swept)
+WORLD_TEST(persistent, what_another_thread_started_is_not_swept)
 {
 	static const char other_thread;
 
-	REQUIRE(setup());
 	coll_operation_start(op, NULL);
 	atomic_store(&comm->inflight.starter, (const void *)&other_thread);
 	coll_inlined_sweep(comm->ctx);
@@ -267,12 +239,10 @@ TEST(persistent, what_another_thread_started_is_not_swept)
 	CHECK(comm->ctx->async->inlined, "for the other's sweep");
 	end_all(NULL);
 	CHECK(coll_operation_wait(op, -1) == COLL_OK);
-	finish();
 }
 
-TEST(persistent, progress_moves_it)
+WORLD_TEST(persistent, progress_moves_it)
 {
-	REQUIRE(setup());
 	CHECK(coll_progress(comm) == COLL_OK);
 	coll_operation_start(op, NULL);
 	CHECK(coll_progress(comm) == COLL_AGAIN, "deadlines are watched for requests");
@@ -281,14 +251,11 @@ TEST(persistent, progress_moves_it)
 	coll_progress(comm);
 	CHECK(coll_progress(comm) == COLL_OK);
 	CHECK(coll_operation_wait(op, -1) == COLL_OK);
-	finish();
 }
 
-TEST(persistent, without_its_communicator_it_is_an_empty_shell)
+WORLD_TEST(persistent, without_its_communicator_it_is_an_empty_shell)
 {
-	REQUIRE(setup());
 	coll_operations_orphan(comm);
 	CHECK(coll_operation_start(op, NULL) == COLL_ERR_ARGUMENT);
 	CHECK(coll_operation_wait(op, -1) == COLL_OK);
-	finish();
 }

@@ -13,11 +13,13 @@ static bool started_in_order(int n)
 	return fine;
 }
 
-TEST(inflight, collectives_overlap_and_follow_each_other)
+/* A test between world_open() and world_close(). */
+#define WORLD_TEST(suite, name) TEST_BETWEEN(suite, name, world_open(), world_close())
+
+WORLD_TEST(inflight, collectives_overlap_and_follow_each_other)
 {
 	struct coll_request *r[3];
 
-	world_open();
 	for (int i = 0; i < 3; i++)
 		REQUIRE((r[i] = world_hand_in(8, NULL)));
 	CHECK(started_in_order(3));
@@ -29,14 +31,12 @@ TEST(inflight, collectives_overlap_and_follow_each_other)
 		world_end(n);
 	for (int i = 0; i < 3; i++)
 		CHECK(world_take_back(r[i]) == COLL_OK);
-	world_close();
 }
 
-TEST(inflight, the_fifth_waits_for_one_to_end)
+WORLD_TEST(inflight, the_fifth_waits_for_one_to_end)
 {
 	struct coll_request *r[6];
 
-	world_open();
 	for (int i = 0; i < 6; i++)
 		REQUIRE((r[i] = world_hand_in(8, NULL)));
 	CHECK(started_in_order(COLL_IN_FLIGHT_MAX));
@@ -51,14 +51,12 @@ TEST(inflight, the_fifth_waits_for_one_to_end)
 	for (int i = 0; i < 6; i++)
 		CHECK(world_take_back(r[i]) == COLL_OK);
 	CHECK(fake_engine.created == COLL_IN_FLIGHT_MAX);
-	world_close();
 }
 
-TEST(inflight, a_call_like_one_before_allocates_nothing)
+WORLD_TEST(inflight, a_call_like_one_before_allocates_nothing)
 {
 	struct coll_request *first, *second;
 
-	world_open();
 	REQUIRE((first = world_hand_in(8, NULL)));
 	world_end(1);
 	CHECK(world_take_back(first) == COLL_OK);
@@ -66,14 +64,12 @@ TEST(inflight, a_call_like_one_before_allocates_nothing)
 	CHECK(second == first && fake_engine.created == 1);
 	world_end(2);
 	CHECK(world_take_back(second) == COLL_OK);
-	world_close();
 }
 
-TEST(inflight, messages_of_a_pair_go_one_by_one_and_others_beside_them)
+WORLD_TEST(inflight, messages_of_a_pair_go_one_by_one_and_others_beside_them)
 {
 	struct coll_request *to_one[2], *to_two, *from_one;
 
-	world_open();
 	REQUIRE((to_one[0] = world_message(1, -1, NULL)));
 	REQUIRE((to_one[1] = world_message(1, -1, NULL)));
 	REQUIRE((to_two = world_message(2, -1, NULL)));
@@ -90,14 +86,12 @@ TEST(inflight, messages_of_a_pair_go_one_by_one_and_others_beside_them)
 	coll_drive_try(comm->ctx);
 	CHECK(world_take_back(to_one[0]) == COLL_OK && world_take_back(to_one[1]) == COLL_OK);
 	CHECK(world_take_back(to_two) == COLL_OK && world_take_back(from_one) == COLL_OK);
-	world_close();
 }
 
-TEST(inflight, both_halves_of_a_message_must_end)
+WORLD_TEST(inflight, both_halves_of_a_message_must_end)
 {
 	struct coll_request *r;
 
-	world_open();
 	REQUIRE((r = world_message(1, 2, NULL)));
 	CHECK(r->wait.nruns == 2);
 	coll_pair_of(r)->run[0]->polls = 0;
@@ -106,29 +100,25 @@ TEST(inflight, both_halves_of_a_message_must_end)
 	coll_pair_of(r)->run[1]->polls = 0;
 	coll_drive_try(comm->ctx);
 	CHECK(world_take_back(r) == COLL_OK);
-	world_close();
 }
 
-TEST(inflight, a_message_to_oneself_is_a_copy)
+WORLD_TEST(inflight, a_message_to_oneself_is_a_copy)
 {
 	float from[2] = {1, 2}, to[2] = {0, 0};
 	const struct coll_pair pair = {
 	        .send = from, .send_count = 2, .dest = 0, .recv = to, .recv_count = 2, .source = 0, .type = COLL_F32};
 	struct coll_request *r;
 
-	world_open();
 	REQUIRE(coll_exchange_make(comm, &pair, &r) == COLL_OK);
 	CHECK(coll_request_dispatch(r, NULL) == COLL_OK);
 	CHECK(to[0] == 1 && to[1] == 2 && fake_engine.nstarted == 0);
-	world_close();
 }
 
-TEST(inflight, a_wait_has_a_limit_and_can_be_repeated)
+WORLD_TEST(inflight, a_wait_has_a_limit_and_can_be_repeated)
 {
 	struct coll_request *r;
 	uint64_t begun;
 
-	world_open();
 	REQUIRE((r = world_hand_in(8, NULL)));
 	begun = fake_clock.now_ns;
 	CHECK(coll_request_await(r, 30) == COLL_AGAIN);
@@ -136,7 +126,6 @@ TEST(inflight, a_wait_has_a_limit_and_can_be_repeated)
 	CHECK(comm->ctx->async->drivers == 0);
 	world_end(1);
 	CHECK(world_take_back(r) == COLL_OK);
-	world_close();
 }
 
 static void end_first(void *arg)
@@ -144,21 +133,19 @@ static void end_first(void *arg)
 	fake_engine_run_of(1)->polls = 0;
 }
 
-TEST(inflight, whoever_waits_drives)
+WORLD_TEST(inflight, whoever_waits_drives)
 {
 	const struct coll_call call = world_call(8);
 	struct coll_request *r;
 
-	world_open();
 	fake_context.on_idle = end_first;
 	REQUIRE(world_make(&call, &r) == COLL_OK);
 	CHECK(coll_request_dispatch(r, NULL) == COLL_OK);
 	CHECK(fake_context.wakes > 0, "others may wait for it too");
-	world_close();
 }
 
 /* The caller may change them as soon as the call returns. */
-TEST(inflight, counts_and_a_barriers_bytes_are_the_requests_own)
+WORLD_TEST(inflight, counts_and_a_barriers_bytes_are_the_requests_own)
 {
 	size_t counts[FAKE_RANKS] = {1, 2, 3, 4};
 	struct coll_call call = {.kind = COLL_KIND_ALL_GATHER, .count = 4, .type = COLL_F32, .ragged = true};
@@ -166,7 +153,6 @@ TEST(inflight, counts_and_a_barriers_bytes_are_the_requests_own)
 	const struct coll_collective_request *c;
 	struct coll_request *r;
 
-	world_open();
 	call.out_counts = counts;
 	REQUIRE(world_make(&call, &r) == COLL_OK);
 	counts[2] = 99;
@@ -176,15 +162,13 @@ TEST(inflight, counts_and_a_barriers_bytes_are_the_requests_own)
 	c = coll_collective_of(r);
 	CHECK(c->job.in.base == &c->token[0] && c->job.out.base == &c->token[1]);
 	coll_request_recycle(r);
-	world_close();
 }
 
-TEST(inflight, the_record_is_of_the_oldest_collective_that_runs)
+WORLD_TEST(inflight, the_record_is_of_the_oldest_collective_that_runs)
 {
 	struct coll_request *message, *r[2];
 	struct coll_record now;
 
-	world_open();
 	REQUIRE((message = world_message(1, -1, NULL)));
 	REQUIRE((r[0] = world_hand_in(8, NULL)));
 	REQUIRE((r[1] = world_hand_in(16, NULL)));
@@ -202,16 +186,14 @@ TEST(inflight, the_record_is_of_the_oldest_collective_that_runs)
 	CHECK(!now.active && now.kind == COLL_KIND_SEND_RECV, "what ended last");
 	CHECK(world_take_back(message) == COLL_OK);
 	CHECK(world_take_back(r[0]) == COLL_OK && world_take_back(r[1]) == COLL_OK);
-	world_close();
 }
 
 /* ---- Errors ---- */
 
-TEST(inflight, an_error_ends_all_requests_of_the_communicator)
+WORLD_TEST(inflight, an_error_ends_all_requests_of_the_communicator)
 {
 	struct coll_request *r[6], *message;
 
-	world_open();
 	for (int i = 0; i < 6; i++)
 		REQUIRE((r[i] = world_hand_in(8, NULL)));
 	REQUIRE((message = world_message(1, -1, NULL)));
@@ -228,15 +210,13 @@ TEST(inflight, an_error_ends_all_requests_of_the_communicator)
 		CHECK(world_take_back(r[i]) == COLL_ERR_PEER_DEAD, "request %d", i);
 	CHECK(world_take_back(message) == COLL_ERR_PEER_DEAD);
 	CHECK(!comm->ctx->async->ready);
-	world_close();
 }
 
-TEST(inflight, while_a_fault_is_inquired_into_nothing_else_is_polled)
+WORLD_TEST(inflight, while_a_fault_is_inquired_into_nothing_else_is_polled)
 {
 	struct coll_request *r[2];
 	int polled;
 
-	world_open();
 	REQUIRE((r[0] = world_hand_in(8, NULL)));
 	REQUIRE((r[1] = world_hand_in(8, NULL)));
 	fake_engine_run_of(1)->end = COLL_ERR_SYSTEM;
@@ -250,26 +230,22 @@ TEST(inflight, while_a_fault_is_inquired_into_nothing_else_is_polled)
 	coll_drive_try(comm->ctx);
 	CHECK(comm->failed == COLL_ERR_SYSTEM);
 	CHECK(world_take_back(r[0]) == COLL_ERR_SYSTEM && world_take_back(r[1]) == COLL_ERR_SYSTEM);
-	world_close();
 }
 
-TEST(inflight, an_alarm_ends_all)
+WORLD_TEST(inflight, an_alarm_ends_all)
 {
 	struct coll_request *r;
 
-	world_open();
 	REQUIRE((r = world_hand_in(8, NULL)));
 	fake_watch.heed = COLL_ERR_ABORTED;
 	coll_drive_try(comm->ctx);
 	CHECK(world_take_back(r) == COLL_ERR_ABORTED);
-	world_close();
 }
 
-TEST(inflight, a_deadline_ends_all)
+WORLD_TEST(inflight, a_deadline_ends_all)
 {
 	struct coll_request *r[2];
 
-	world_open();
 	REQUIRE((r[0] = world_hand_in(8, NULL)));
 	REQUIRE((r[1] = world_hand_in(8, NULL)));
 	fake_watch.inspect = COLL_ERR_PEER_LATE;
@@ -277,70 +253,60 @@ TEST(inflight, a_deadline_ends_all)
 		coll_drive_try(comm->ctx);
 	CHECK(fake_watch.inspected == 1, "of the oldest, and not at each look");
 	CHECK(world_take_back(r[0]) == COLL_ERR_PEER_LATE && world_take_back(r[1]) == COLL_ERR_PEER_LATE);
-	world_close();
 }
 
-TEST(inflight, what_cannot_start_ends_all)
+WORLD_TEST(inflight, what_cannot_start_ends_all)
 {
 	struct coll_request *r[2];
 
-	world_open();
 	REQUIRE((r[0] = world_hand_in(8, NULL)));
 	fake_engine.refuse = COLL_ERR_MEMORY;
 	REQUIRE((r[1] = world_hand_in(8, NULL)));
 	CHECK(comm->failed == COLL_ERR_MEMORY && strstr(fake_core.cause, "cannot start the plan"));
 	CHECK(world_take_back(r[0]) == COLL_ERR_MEMORY && world_take_back(r[1]) == COLL_ERR_MEMORY);
-	world_close();
 }
 
-TEST(inflight, a_failed_communicator_takes_nothing)
+WORLD_TEST(inflight, a_failed_communicator_takes_nothing)
 {
 	const struct coll_call call = world_call(8);
 	struct coll_request *r;
 
-	world_open();
 	comm->failed = COLL_ERR_ABORTED;
 	REQUIRE(world_make(&call, &r) == COLL_OK);
 	CHECK(coll_request_dispatch(r, NULL) == COLL_ERR_ABORTED);
 	CHECK(comm->sequence == 0 && fake_engine.nstarted == 0);
-	world_close();
 }
 
-TEST(inflight, a_call_that_is_refused_leaves_nothing)
+WORLD_TEST(inflight, a_call_that_is_refused_leaves_nothing)
 {
 	const struct coll_call call = world_call(8);
 	const struct coll_pair pair = {.dest = 1, .source = -1, .send_count = 1, .type = COLL_F32};
 	struct coll_request *r = NULL;
 
-	world_open();
 	fake_select.refuse = COLL_ERR_UNSUPPORTED;
 	CHECK(world_make(&call, &r) == COLL_ERR_UNSUPPORTED && !r);
 	fake_select.refuse_pair = COLL_ERR_MEMORY;
 	CHECK(coll_exchange_make(comm, &pair, &r) == COLL_ERR_MEMORY && !r);
 	CHECK(comm->failed == COLL_OK);
-	world_close();
 }
 
 /* ---- The communicator as a whole ---- */
 
-TEST(drive, a_lost_communicator_ends_what_is_pending)
+WORLD_TEST(drive, a_lost_communicator_ends_what_is_pending)
 {
 	struct coll_request *r;
 
-	world_open();
 	REQUIRE((r = world_hand_in(8, NULL)));
 	CHECK(coll_comm_status(comm) == COLL_OK);
 	CHECK(coll_comm_lose(comm, COLL_ERR_SYSTEM, 2, "lost") == COLL_ERR_SYSTEM);
 	CHECK(fake_core.culprit == 2 && coll_comm_status(comm) == COLL_ERR_SYSTEM);
 	CHECK(world_take_back(r) == COLL_ERR_SYSTEM);
-	world_close();
 }
 
-TEST(drive, a_call_attends_to_an_alarm_only)
+WORLD_TEST(drive, a_call_attends_to_an_alarm_only)
 {
 	struct coll_request *r;
 
-	world_open();
 	CHECK(coll_comm_usable(comm, "barrier") == COLL_OK && fake_watch.attended == 0);
 	REQUIRE((r = world_hand_in(8, NULL)));
 	CHECK(coll_comm_usable(comm, "barrier") == COLL_OK && fake_watch.attended == 0);
@@ -348,28 +314,24 @@ TEST(drive, a_call_attends_to_an_alarm_only)
 	fake_watch.attend = COLL_ERR_ABORTED;
 	CHECK(coll_comm_usable(comm, "barrier") == COLL_ERR_ABORTED && fake_watch.attended == 1);
 	CHECK(world_take_back(r) == COLL_ERR_ABORTED, "what was pending ends with it");
-	world_close();
 }
 
-TEST(drive, a_drained_communicator_has_nothing_pending)
+WORLD_TEST(drive, a_drained_communicator_has_nothing_pending)
 {
-	world_open();
 	REQUIRE(world_hand_in(8, NULL));
 	comm->inflight.last->held = false;
 	fake_context.on_idle = end_first;
 	coll_comm_drain(comm);
 	CHECK(comm->inflight.pending == 0);
-	world_close();
 }
 
 /* Many messages are inspected a few at a time, all of them in turn. */
-TEST(drive, all_messages_have_their_turn)
+WORLD_TEST(drive, all_messages_have_their_turn)
 {
 	enum { N = 10, MOST = 4 };
 	struct coll_request *r[N];
 	int before = 0;
 
-	world_open();
 	for (int i = 0; i < N; i++)
 		REQUIRE((r[i] = world_message(1 + i, -1, NULL)));
 	for (int i = 0; i < 400; i++) {
@@ -383,5 +345,4 @@ TEST(drive, all_messages_have_their_turn)
 	coll_comm_lose(comm, COLL_ERR_SYSTEM, -1, "");
 	for (int i = 0; i < N; i++)
 		CHECK(world_take_back(r[i]) == COLL_ERR_SYSTEM);
-	world_close();
 }

@@ -25,9 +25,11 @@ static void finish(void)
 	world_close();
 }
 
-TEST(stream, calls_start_one_behind_the_other)
+/* A test between setup() and finish(). */
+#define WORLD_TEST(suite, name) TEST_BETWEEN(suite, name, setup(), finish())
+
+WORLD_TEST(stream, calls_start_one_behind_the_other)
 {
-	setup();
 	CHECK(a->number == 1 && b->number == 2 && fake_context.users == 2);
 	world_hand_in(8, a);
 	world_hand_in(8, a);
@@ -38,24 +40,20 @@ TEST(stream, calls_start_one_behind_the_other)
 	CHECK(coll_stream_query(a) == COLL_AGAIN);
 	world_end(2);
 	CHECK(coll_stream_query(a) == COLL_OK);
-	finish();
 }
 
-TEST(stream, what_is_behind_runs_in_the_run_of_what_was_before)
+WORLD_TEST(stream, what_is_behind_runs_in_the_run_of_what_was_before)
 {
-	setup();
 	world_hand_in(8, a);
 	world_hand_in(8, a);
 	world_end(1);
 	world_end(2);
 	CHECK(fake_engine.created == 1 && fake_engine_run_of(2)->starts == 2);
-	finish();
 }
 
 /* The second collective of the communicator is held up by its stream, and with it the third: they start in order. */
-TEST(stream, collectives_of_two_streams_start_in_the_order_of_calls)
+WORLD_TEST(stream, collectives_of_two_streams_start_in_the_order_of_calls)
 {
-	setup();
 	world_hand_in(8, a);
 	world_hand_in(8, a);
 	world_hand_in(8, b);
@@ -66,14 +64,12 @@ TEST(stream, collectives_of_two_streams_start_in_the_order_of_calls)
 	world_end(3);
 	CHECK(coll_stream_query(b) == COLL_OK && coll_stream_query(a) == COLL_AGAIN, "b is ahead of a");
 	world_end(2);
-	finish();
 }
 
-TEST(stream, messages_of_another_stream_do_not_wait)
+WORLD_TEST(stream, messages_of_another_stream_do_not_wait)
 {
 	struct coll_request *m;
 
-	setup();
 	world_hand_in(8, a);
 	m = world_message(1, -1, b);
 	CHECK(m->state == COLL_REQUEST_RUNNING);
@@ -81,23 +77,19 @@ TEST(stream, messages_of_another_stream_do_not_wait)
 	coll_drive_try(comm->ctx);
 	CHECK(coll_stream_query(b) == COLL_OK && coll_stream_query(a) == COLL_AGAIN);
 	world_end(1);
-	finish();
 }
 
-TEST(stream, a_wait_has_a_limit)
+WORLD_TEST(stream, a_wait_has_a_limit)
 {
-	setup();
 	CHECK(coll_stream_wait(a, 0) == COLL_OK, "nothing is in it");
 	world_hand_in(8, a);
 	CHECK(coll_stream_wait(a, 20) == COLL_AGAIN);
 	world_end(1);
 	CHECK(coll_stream_wait(a, 0) == COLL_OK);
-	finish();
 }
 
-TEST(stream, an_error_stays)
+WORLD_TEST(stream, an_error_stays)
 {
-	setup();
 	world_hand_in(8, a);
 	world_hand_in(8, a);
 	coll_comm_lose(comm, COLL_ERR_PEER_DEAD, -1, "");
@@ -106,30 +98,26 @@ TEST(stream, an_error_stays)
 	CHECK(coll_stream_query(a) == COLL_ERR_PEER_DEAD);
 	CHECK(coll_stream_query(b) == COLL_OK);
 	CHECK(coll_stream_destroy(&a) == COLL_ERR_PEER_DEAD && !a);
-	finish();
 }
 
-TEST(stream, wrong_arguments_are_refused)
+WORLD_TEST(stream, wrong_arguments_are_refused)
 {
 	struct coll_stream *s;
 
-	setup();
 	CHECK(coll_stream_create(&s, NULL) == COLL_ERR_ARGUMENT);
 	CHECK(coll_stream_create(NULL, comm) == COLL_ERR_ARGUMENT && fake_core.refusals == 1);
 	CHECK(coll_stream_query(NULL) == COLL_ERR_ARGUMENT && coll_stream_wait(NULL, 0) == COLL_ERR_ARGUMENT);
 	CHECK(coll_stream_destroy(NULL) == COLL_OK);
-	finish();
 }
 
 /* ---- Events ---- */
 
 static struct coll_event *e;
 
-TEST(event, it_is_reached_when_what_came_before_is_complete)
+WORLD_TEST(event, it_is_reached_when_what_came_before_is_complete)
 {
 	double at = 0;
 
-	setup();
 	coll_event_create(&e, comm);
 	CHECK(coll_event_time(e, &at) == COLL_ERR_ARGUMENT, "never recorded");
 	world_hand_in(8, a);
@@ -143,26 +131,22 @@ TEST(event, it_is_reached_when_what_came_before_is_complete)
 	CHECK(coll_event_time(e, &at) == COLL_OK && at >= 5 && at < 5.5, "%g s", at);
 	world_end(2);
 	coll_event_destroy(&e);
-	finish();
 }
 
-TEST(event, of_an_empty_stream_it_is_reached_at_once)
+WORLD_TEST(event, of_an_empty_stream_it_is_reached_at_once)
 {
 	double at = 0;
 
-	setup();
 	coll_event_create(&e, comm);
 	coll_event_record(e, a);
 	CHECK(coll_event_wait(e, 0) == COLL_OK && coll_event_time(e, &at) == COLL_OK && at > 0);
 	coll_event_destroy(&e);
-	finish();
 }
 
-TEST(event, another_stream_waits_for_it_and_not_longer)
+WORLD_TEST(event, another_stream_waits_for_it_and_not_longer)
 {
 	struct coll_request *m;
 
-	setup();
 	coll_event_create(&e, comm);
 	world_hand_in(8, a);
 	coll_event_record(e, a);
@@ -176,12 +160,10 @@ TEST(event, another_stream_waits_for_it_and_not_longer)
 	world_end(2);
 	CHECK(coll_stream_query(b) == COLL_OK);
 	coll_event_destroy(&e);
-	finish();
 }
 
-TEST(event, all_that_came_before_it_is_waited_for)
+WORLD_TEST(event, all_that_came_before_it_is_waited_for)
 {
-	setup();
 	coll_event_create(&e, comm);
 	world_hand_in(8, a);
 	world_hand_in(8, a);
@@ -192,12 +174,10 @@ TEST(event, all_that_came_before_it_is_waited_for)
 	world_end(2);
 	CHECK(coll_stream_query(b) == COLL_OK && coll_event_query(e) == COLL_OK);
 	coll_event_destroy(&e);
-	finish();
 }
 
-TEST(event, recording_it_anew_does_not_move_whoever_waits)
+WORLD_TEST(event, recording_it_anew_does_not_move_whoever_waits)
 {
-	setup();
 	coll_event_create(&e, comm);
 	world_hand_in(8, a);
 	coll_event_record(e, a);
@@ -210,12 +190,10 @@ TEST(event, recording_it_anew_does_not_move_whoever_waits)
 	world_end(2);
 	CHECK(coll_event_query(e) == COLL_OK);
 	coll_event_destroy(&e);
-	finish();
 }
 
-TEST(event, an_error_before_it_goes_on_to_the_stream_that_waits)
+WORLD_TEST(event, an_error_before_it_goes_on_to_the_stream_that_waits)
 {
-	setup();
 	coll_event_create(&e, comm);
 	world_hand_in(8, a);
 	coll_event_record(e, a);
@@ -224,12 +202,10 @@ TEST(event, an_error_before_it_goes_on_to_the_stream_that_waits)
 	CHECK(coll_event_wait(e, 0) == COLL_ERR_PEER_DEAD);
 	CHECK(coll_stream_wait(b, 0) == COLL_ERR_PEER_DEAD);
 	coll_event_destroy(&e);
-	finish();
 }
 
-TEST(event, an_error_behind_it_is_not_its_own)
+WORLD_TEST(event, an_error_behind_it_is_not_its_own)
 {
-	setup();
 	coll_event_create(&e, comm);
 	world_hand_in(8, a);
 	coll_event_record(e, a);
@@ -238,12 +214,10 @@ TEST(event, an_error_behind_it_is_not_its_own)
 	coll_comm_lose(comm, COLL_ERR_PEER_DEAD, -1, "");
 	CHECK(coll_event_query(e) == COLL_OK && coll_stream_query(a) == COLL_ERR_PEER_DEAD);
 	coll_event_destroy(&e);
-	finish();
 }
 
-TEST(event, it_outlives_its_stream)
+WORLD_TEST(event, it_outlives_its_stream)
 {
-	setup();
 	coll_event_create(&e, comm);
 	world_hand_in(8, a);
 	coll_event_record(e, a);
@@ -253,19 +227,16 @@ TEST(event, it_outlives_its_stream)
 	coll_stream_wait_event(b, e);
 	CHECK(coll_stream_query(b) == COLL_ERR_PEER_DEAD);
 	coll_event_destroy(&e);
-	finish();
 }
 
-TEST(event, of_the_same_stream_it_is_behind_anyway)
+WORLD_TEST(event, of_the_same_stream_it_is_behind_anyway)
 {
-	setup();
 	coll_event_create(&e, comm);
 	world_hand_in(8, a);
 	coll_event_record(e, a);
 	CHECK(coll_stream_wait_event(a, e) == COLL_OK && a->last == 1, "nothing was put in");
 	world_end(1);
 	coll_event_destroy(&e);
-	finish();
 }
 
 /* ---- Queries while another thread has the lock ---- */
@@ -309,9 +280,8 @@ static coll_status query_while_held(struct coll_event *event)
 	return st;
 }
 
-TEST(query, a_lock_that_is_held_is_not_taken_for_pending)
+WORLD_TEST(query, a_lock_that_is_held_is_not_taken_for_pending)
 {
-	setup();
 	coll_event_create(&e, comm);
 	world_hand_in(8, a);
 	coll_event_record(e, a);
@@ -322,12 +292,10 @@ TEST(query, a_lock_that_is_held_is_not_taken_for_pending)
 	fake_engine_run_of(2)->polls = 0;
 	CHECK(query_while_held(e) == COLL_OK);
 	coll_event_destroy(&e);
-	finish();
 }
 
-TEST(query, a_thread_that_waits_for_the_lock_does_not_keep_it_from_looking)
+WORLD_TEST(query, a_thread_that_waits_for_the_lock_does_not_keep_it_from_looking)
 {
-	setup();
 	coll_event_create(&e, comm);
 	atomic_fetch_add(&comm->ctx->async->lock_waiters, 1); /* as for one that is about to get it */
 	world_hand_in(8, a);
@@ -339,17 +307,14 @@ TEST(query, a_thread_that_waits_for_the_lock_does_not_keep_it_from_looking)
 	CHECK(coll_event_query(e) == COLL_OK);
 	atomic_fetch_sub(&comm->ctx->async->lock_waiters, 1);
 	coll_event_destroy(&e);
-	finish();
 }
 
-TEST(query, what_is_pending_stays_so_whoever_has_the_lock)
+WORLD_TEST(query, what_is_pending_stays_so_whoever_has_the_lock)
 {
-	setup();
 	coll_event_create(&e, comm);
 	world_hand_in(8, a);
 	coll_event_record(e, a);
 	CHECK(query_while_held(NULL) == COLL_AGAIN && query_while_held(e) == COLL_AGAIN);
 	world_end(1);
 	coll_event_destroy(&e);
-	finish();
 }

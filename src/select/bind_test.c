@@ -41,11 +41,13 @@ static struct coll_memo *bound(struct coll_call c)
 	return coll_call_remember(comm, &c, &m) == COLL_OK ? m : NULL;
 }
 
-TEST(bind, a_shape_is_chosen_once)
+/* A test behind setup(). */
+#define WORLD_TEST(suite, name) TEST_BETWEEN(suite, name, setup(), (void)0)
+
+WORLD_TEST(bind, a_shape_is_chosen_once)
 {
 	struct coll_memo *m;
 
-	setup();
 	m = bound(reduce(100));
 	REQUIRE(m);
 	CHECK(bound(reduce(100)) == m && fake_select.chosen == 1 && fake_plan.pins == 1);
@@ -53,20 +55,18 @@ TEST(bind, a_shape_is_chosen_once)
 	CHECK(bound(reduce(100)) == m && fake_select.chosen == 2, "the other did not chase it away");
 }
 
-TEST(bind, memos_that_are_taken_over_give_their_plans_back)
+WORLD_TEST(bind, memos_that_are_taken_over_give_their_plans_back)
 {
-	setup();
 	for (size_t n = 1; n <= 500; n++)
 		REQUIRE(bound(reduce(n)));
 	CHECK(fake_select.chosen == 500);
 	CHECK(fake_plan.pins > 0 && fake_plan.pins <= COLL_MEMO_SLOTS, "%d pins", fake_plan.pins);
 }
 
-TEST(bind, blocks_of_too_many_ranks_do_not_fit_in_staging)
+WORLD_TEST(bind, blocks_of_too_many_ranks_do_not_fit_in_staging)
 {
 	struct coll_call c = {.kind = COLL_KIND_ALL_TO_ALL, .count = 1, .type = COLL_F64};
 
-	setup();
 	comm->facts.devices = true;
 	comm->size = COLL_STAGE_SLOT_BYTES / 8;
 	CHECK(bound(c));
@@ -78,22 +78,20 @@ TEST(bind, blocks_of_too_many_ranks_do_not_fit_in_staging)
 	comm->size = SIZE;
 }
 
-TEST(bind, as_many_roots_may_take_turns_as_there_are_pairs_of_places)
+WORLD_TEST(bind, as_many_roots_may_take_turns_as_there_are_pairs_of_places)
 {
 	struct coll_call c = {.kind = COLL_KIND_BROADCAST, .count = 100, .type = COLL_F32};
 
-	setup();
 	for (int turn = 0; turn < 2; turn++)
 		for (c.root = 0; c.root < COLL_MEMO_SLOTS / 2; c.root++)
 			REQUIRE(bound(c));
 	CHECK(fake_select.chosen == COLL_MEMO_SLOTS / 2);
 }
 
-TEST(bind, a_memo_that_goes_closes_its_fast_path)
+WORLD_TEST(bind, a_memo_that_goes_closes_its_fast_path)
 {
 	uint64_t key = 9;
 
-	setup();
 	REQUIRE(bound(reduce(1)));
 	bound(reduce(1))->fastpath_key = &key;
 	for (size_t n = 2; n <= 500 && key; n++)
@@ -102,12 +100,11 @@ TEST(bind, a_memo_that_goes_closes_its_fast_path)
 }
 
 /* The plan has as many chunks as ranks, and one of them in a frame: a tile is as many slots. */
-TEST(bind, tiles_are_equal_and_fit_a_slot)
+WORLD_TEST(bind, tiles_are_equal_and_fit_a_slot)
 {
 	const size_t largest = SLOT_BYTES / 4 / SIZE * SIZE;
 	struct coll_memo *m;
 
-	setup();
 	m = bound(reduce(100));
 	REQUIRE(m);
 	CHECK(m->tile == 100 && m->windows == 1, "one tile");
@@ -120,19 +117,17 @@ TEST(bind, tiles_are_equal_and_fit_a_slot)
 	CHECK(m->scratch_bytes == m->tile * 4 * 3);
 }
 
-TEST(bind, slots_too_small_for_an_element_are_refused)
+WORLD_TEST(bind, slots_too_small_for_an_element_are_refused)
 {
-	setup();
 	comm->slot_bytes = 2;
 	CHECK(!bound(reduce(100)));
 	CHECK(strstr(fake_core.cause, "[COLL-1108]") && fake_plan.pins == 0, "%s", fake_core.cause);
 }
 
-TEST(bind, what_cannot_be_bound_is_refused)
+WORLD_TEST(bind, what_cannot_be_bound_is_refused)
 {
 	struct coll_call c = reduce(100);
 
-	setup();
 	c.op = COLL_MAX;
 	CHECK(!bound(c) && strstr(fake_core.cause, "not defined"), "%s", fake_core.cause);
 	fake_plan.refuse = COLL_ERR_INTERNAL;
@@ -151,19 +146,17 @@ static struct coll_memo *bound_intranode(struct coll_call c)
 	return bound(c);
 }
 
-TEST(bind, the_row_of_the_table_makes_the_call)
+WORLD_TEST(bind, the_row_of_the_table_makes_the_call)
 {
-	setup();
 	CHECK(bound_intranode(reduce(2))->intra == &fake_intra.object.ops[1] && bound(reduce(2))->fastpath);
 	CHECK(bound(reduce(2))->plan, "it may have to do");
 	CHECK(!bound(reduce(3))->intra, "of other lengths there is no row");
 }
 
-TEST(bind, only_calls_of_equal_blocks_by_built_in_operations_of_the_user_go_over_shared_memory)
+WORLD_TEST(bind, only_calls_of_equal_blocks_by_built_in_operations_of_the_user_go_over_shared_memory)
 {
 	struct coll_call c = reduce(2);
 
-	setup();
 	comm->ops[0] = (struct coll_op_entry){.used = true, .commutative = true, .code = (coll_op)COLL_OP_USER};
 	c.op = COLL_OP_FIRST;
 	CHECK(!bound_intranode(c)->intra, "a user's operation");
@@ -181,11 +174,10 @@ TEST(bind, only_calls_of_equal_blocks_by_built_in_operations_of_the_user_go_over
 }
 
 /* A plan that nothing would run is not made. */
-TEST(bind, a_direct_call_has_no_plan)
+WORLD_TEST(bind, a_direct_call_has_no_plan)
 {
 	const struct coll_memo *m;
 
-	setup();
 	direct.on = true;
 	comm->direct = &direct;
 	m = bound(reduce(100));
@@ -198,12 +190,11 @@ TEST(bind, a_direct_call_has_no_plan)
 }
 
 /* To the user it is a barrier; its own lanes make it. */
-TEST(bind, the_first_call_of_a_group_has_no_plan)
+WORLD_TEST(bind, the_first_call_of_a_group_has_no_plan)
 {
 	static const struct coll_intra_op op;
 	struct coll_call c = {.kind = COLL_KIND_BARRIER, .record_kind = COLL_RECORD_GROUP, .count = 1, .type = COLL_U8};
 
-	setup();
 	CHECK(bound(c)->plan, "no group");
 	setup();
 	comm->group_op = &op;
@@ -216,11 +207,10 @@ static void first(const void *in, void *inout, size_t count, coll_dtype type, vo
 }
 
 /* The number may name another function by now. */
-TEST(bind, a_users_operation_is_bound_anew)
+WORLD_TEST(bind, a_users_operation_is_bound_anew)
 {
 	struct coll_call c = reduce(100);
 
-	setup();
 	c.op = COLL_OP_FIRST;
 	comm->ops[0] = (struct coll_op_entry){.used = true, .commutative = true, .code = (coll_op)COLL_OP_USER};
 	REQUIRE(bound(c));

@@ -33,9 +33,11 @@ static int reduces(void)
 	return chosen(COLL_KIND_ALL_REDUCE, false, false, false);
 }
 
-TEST(choice, a_row_must_be_clearly_cheaper_than_one_before_it)
+/* A test behind setup(). */
+#define WORLD_TEST(suite, name) TEST_BETWEEN(suite, name, setup(), (void)0)
+
+WORLD_TEST(choice, a_row_must_be_clearly_cheaper_than_one_before_it)
 {
-	setup();
 	CHECK(reduces() == FAKE_QUICK);
 	fake_select.prices[FAKE_LEAN].ns = 951;
 	CHECK(reduces() == FAKE_QUICK);
@@ -44,9 +46,8 @@ TEST(choice, a_row_must_be_clearly_cheaper_than_one_before_it)
 	CHECK(strstr(choice.why, "lean") && strstr(choice.why, "next quick"), "%s", choice.why);
 }
 
-TEST(choice, what_fits_comes_before_what_is_lean_and_that_before_time)
+WORLD_TEST(choice, what_fits_comes_before_what_is_lean_and_that_before_time)
 {
-	setup();
 	fake_select.prices[FAKE_QUICK].lean = false;
 	fake_select.prices[FAKE_LEAN].ns = 5000;
 	CHECK(reduces() == FAKE_LEAN);
@@ -54,9 +55,8 @@ TEST(choice, what_fits_comes_before_what_is_lean_and_that_before_time)
 	CHECK(reduces() == FAKE_QUICK);
 }
 
-TEST(choice, rows_that_cannot_serve_are_left_out)
+WORLD_TEST(choice, rows_that_cannot_serve_are_left_out)
 {
-	setup();
 	CHECK(chosen(COLL_KIND_ALL_REDUCE, true, false, false) == -1, "few is for four ranks");
 	CHECK(choice.why[0] != 0);
 	facts.size = 4;
@@ -66,9 +66,8 @@ TEST(choice, rows_that_cannot_serve_are_left_out)
 	CHECK(chosen(COLL_KIND_ALL_GATHER, false, false, true) == -1);
 }
 
-TEST(choice, rows_for_links_are_chosen_between_hosts_only)
+WORLD_TEST(choice, rows_for_links_are_chosen_between_hosts_only)
 {
-	setup();
 	fake_select.prices[FAKE_LINKS].ns = 1;
 	CHECK(chosen(COLL_KIND_ALL_GATHER, false, false, false) == FAKE_UNIFORM);
 	facts.caps.cross_host = true;
@@ -77,9 +76,8 @@ TEST(choice, rows_for_links_are_chosen_between_hosts_only)
 	CHECK(chosen(COLL_KIND_ALL_GATHER, false, false, false) == FAKE_UNIFORM);
 }
 
-TEST(choice, a_forced_row_is_taken_or_refused)
+WORLD_TEST(choice, a_forced_row_is_taken_or_refused)
 {
-	setup();
 	fake_select.forced = &coll_algos[FAKE_LEAN];
 	fake_select.prices[FAKE_LEAN].ns = 5000;
 	CHECK(reduces() == FAKE_LEAN && choice.forced);

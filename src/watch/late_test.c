@@ -64,9 +64,11 @@ static bool list_is(const int *ranks, int n)
 	return same;
 }
 
-TEST(late, who_is_behind_and_waits_for_nobody_is_late)
+/* A test between setup() and finish(). */
+#define WORLD_TEST(suite, name) TEST_BETWEEN(suite, name, setup(), finish())
+
+WORLD_TEST(late, who_is_behind_and_waits_for_nobody_is_late)
 {
-	setup();
 	CHECK(!find(), "it has asked");
 	CHECK(fake_control.asked[0] == 0 && fake_control.asked[1] == 1 && fake_control.asked[RANKS - 1] == 1);
 	for (int r = 1; r < RANKS; r++)
@@ -79,12 +81,10 @@ TEST(late, who_is_behind_and_waits_for_nobody_is_late)
 	CHECK(list_is((const int[]){1, 4}, 2), "%d", comm->late.count);
 	coll_late_describe(comm, "all_reduce", text);
 	CHECK(strcmp(text, "ranks 1 and 4 have not called all_reduce; ") == 0, "%s", text);
-	finish();
 }
 
-TEST(late, who_does_not_answer_is_not_waited_for_long)
+WORLD_TEST(late, who_does_not_answer_is_not_waited_for_long)
 {
-	setup();
 	CHECK(!find());
 	says(PEER, NUMBER - 1, -1);
 	says(3, NUMBER - 1, -1);
@@ -93,13 +93,11 @@ TEST(late, who_does_not_answer_is_not_waited_for_long)
 	fake_clock_add_ms(1);
 	CHECK(find());
 	CHECK(list_is((const int[]){1, 3}, 2));
-	finish();
 }
 
 /* A note of a member that has failed came before its answer. */
-TEST(late, a_note_is_read_first)
+WORLD_TEST(late, a_note_is_read_first)
 {
-	setup();
 	CHECK(!find());
 	says(PEER, NUMBER - 1, -1);
 	for (int r = 1; r < RANKS; r++)
@@ -109,12 +107,10 @@ TEST(late, a_note_is_read_first)
 	CHECK(!find(), "the list is a verdict, and a note waits");
 	comm->alarm_seen++;
 	CHECK(find() && list_is((const int[]){PEER}, 1));
-	finish();
 }
 
-TEST(late, an_answer_from_before_counts_for_nothing)
+WORLD_TEST(late, an_answer_from_before_counts_for_nothing)
 {
-	setup();
 	says(3, NUMBER - 1, -1);
 	fake_clock_add_ms(10);
 	CHECK(!find());
@@ -123,33 +119,27 @@ TEST(late, an_answer_from_before_counts_for_nothing)
 	CHECK(list_is((const int[]){PEER}, 1));
 	coll_late_describe(comm, "all_reduce", text);
 	CHECK(text[0] == 0, "%s", text);
-	finish();
 }
 
-TEST(late, a_new_wait_searches_anew)
+WORLD_TEST(late, a_new_wait_searches_anew)
 {
-	setup();
 	CHECK(!find());
 	fake_clock_add_ms(COLL_DELAY_LATE_TURN_MS);
 	timer.since_ns = coll_clock_ns();
 	CHECK(!find());
 	CHECK(fake_control.asked[3] == 2);
-	finish();
 }
 
-TEST(late, of_a_message_the_peer_alone_is_late)
+WORLD_TEST(late, of_a_message_the_peer_alone_is_late)
 {
-	setup();
 	record.kind = COLL_KIND_SEND_RECV;
 	CHECK(find() && list_is((const int[]){PEER}, 1) && fake_control.asked[3] == 0);
-	finish();
 }
 
-TEST(late, the_text_is_read_as_it_was_written)
+WORLD_TEST(late, the_text_is_read_as_it_was_written)
 {
 	static const int ranks[] = {1, 2, 4, 5, 6, 9, 11};
 
-	setup();
 	comm->late.ranks = calloc(RANKS, sizeof(int));
 	comm->late.count = 7;
 	memcpy(comm->late.ranks, ranks, sizeof(ranks));
@@ -158,15 +148,13 @@ TEST(late, the_text_is_read_as_it_was_written)
 	comm->late.count = 0;
 	coll_late_read(comm, 2, text);
 	CHECK(list_is(ranks, 7), "%d", comm->late.count);
-	finish();
 }
 
 /* Its own numbers mean nothing to the program: it is still being made. */
-TEST(late, of_a_group_the_text_has_ranks_of_the_job)
+WORLD_TEST(late, of_a_group_the_text_has_ranks_of_the_job)
 {
 	static const int ranks[] = {1, 2, 3, 9};
 
-	setup();
 	comm->parent = 7;
 	comm->late.ranks = calloc(RANKS, sizeof(int));
 	comm->late.count = 4;
@@ -182,12 +170,10 @@ TEST(late, of_a_group_the_text_has_ranks_of_the_job)
 	coll_late_read(comm, 2, "ranks 9 and 4000 of the job have not called comm_create_group; ");
 	CHECK(list_is((const int[]){9}, 1), "%d", comm->late.count);
 	comm->parent = 0;
-	finish();
 }
 
-TEST(late, what_is_cut_and_what_is_wrong_is_not_read)
+WORLD_TEST(late, what_is_cut_and_what_is_wrong_is_not_read)
 {
-	setup();
 	coll_late_read(comm, 2, "ranks 1, 3-4 and 7 more have not called barrier; ");
 	CHECK(list_is((const int[]){1, 3, 4}, 3), "%d", comm->late.count);
 	coll_late_read(comm, 2, "rank 2 on host a is late");
@@ -198,7 +184,6 @@ TEST(late, what_is_cut_and_what_is_wrong_is_not_read)
 	CHECK(list_is((const int[]){2}, 1));
 	coll_late_read(comm, -1, "");
 	CHECK(comm->late.count == 0);
-	finish();
 }
 
 TEST(late, a_long_list_is_cut)

@@ -38,26 +38,26 @@ static bool describe(bool impatient)
 	return coll_wait_chain_describe(comm, &mine, 1, impatient, text);
 }
 
-TEST(wait_chain, a_rank_behind_was_last_seen_after_a_call)
+/* A test behind setup(). */
+#define WORLD_TEST(suite, name) TEST_BETWEEN(suite, name, setup(), (void)0)
+
+WORLD_TEST(wait_chain, a_rank_behind_was_last_seen_after_a_call)
 {
-	setup();
 	says(1, 4, -1);
 	CHECK(describe(false));
 	CHECK(strcmp(text, "alive, last seen after kind 0 number 4") == 0, "%s", text);
 	CHECK(fake_control.asked[1] == 0, "the caller asks it");
 }
 
-TEST(wait_chain, a_rank_behind_that_waits_is_in_its_call)
+WORLD_TEST(wait_chain, a_rank_behind_that_waits_is_in_its_call)
 {
-	setup();
 	says(1, 4, 0);
 	CHECK(describe(false));
 	CHECK(strcmp(text, "alive, in kind 0 number 4, waits for this rank") == 0, "%s", text);
 }
 
-TEST(wait_chain, each_link_is_asked_and_named)
+WORLD_TEST(wait_chain, each_link_is_asked_and_named)
 {
-	setup();
 	says(1, 5, 2);
 	says(2, 5, 3);
 	says(3, 2, -1);
@@ -69,45 +69,40 @@ TEST(wait_chain, each_link_is_asked_and_named)
 	CHECK(fake_control.question.about == COLL_ABOUT_NOTHING && fake_control.question.third == -1);
 }
 
-TEST(wait_chain, who_has_not_answered_is_waited_for_unless_impatient)
+WORLD_TEST(wait_chain, who_has_not_answered_is_waited_for_unless_impatient)
 {
-	setup();
 	says(1, 5, 2);
 	CHECK(!describe(false));
 	CHECK(describe(true));
 	CHECK(strcmp(text, "alive, in kind 0 number 5, waits for rank 2, which has not answered") == 0, "%s", text);
 }
 
-TEST(wait_chain, an_answer_of_two_seconds_ago_is_none)
+WORLD_TEST(wait_chain, an_answer_of_two_seconds_ago_is_none)
 {
-	setup();
 	says(2, 5, -1);
 	fake_clock_add_ms(2000);
 	says(1, 5, 2);
 	CHECK(!describe(false));
 }
 
-TEST(wait_chain, a_circle_of_others_is_called_one)
+WORLD_TEST(wait_chain, a_circle_of_others_is_called_one)
 {
-	setup();
 	says(1, 5, 2);
 	says(2, 5, 1);
 	CHECK(describe(false));
 	CHECK(strstr(text, "waits for rank 1: a cycle"), "%s", text);
 }
 
-TEST(wait_chain, a_record_of_another_communicator_waits_for_nobody_here)
+WORLD_TEST(wait_chain, a_record_of_another_communicator_waits_for_nobody_here)
 {
-	setup();
 	says(1, 5, 2);
 	fake_control.state[1].answer.record.comm++;
 	CHECK(describe(false));
 	CHECK(strcmp(text, "alive, last seen after kind 0 number 5") == 0, "%s", text);
 }
 
-TEST(wait_chain, a_long_chain_ends_within_its_text)
+WORLD_TEST(wait_chain, a_long_chain_ends_within_its_text)
 {
-	setup();
 	for (int r = 1; r < RANKS - 1; r++)
 		says(r, 5, r + 1);
 	CHECK(describe(false));
@@ -123,11 +118,10 @@ static int end_of_chain(bool impatient, struct coll_record *record)
 	return coll_wait_chain_end(comm, &mine, 1, impatient, record);
 }
 
-TEST(wait_chain, the_end_is_the_rank_that_waits_for_nobody)
+WORLD_TEST(wait_chain, the_end_is_the_rank_that_waits_for_nobody)
 {
 	struct coll_record record;
 
-	setup();
 	says(1, 5, 2);
 	says(2, 5, 3);
 	says(3, 2, -1);
@@ -137,22 +131,20 @@ TEST(wait_chain, the_end_is_the_rank_that_waits_for_nobody)
 	CHECK(end_of_chain(false, &record) == 3, "it waits for this rank");
 }
 
-TEST(wait_chain, an_end_that_has_not_answered_is_waited_for_unless_impatient)
+WORLD_TEST(wait_chain, an_end_that_has_not_answered_is_waited_for_unless_impatient)
 {
 	struct coll_record record;
 
-	setup();
 	says(1, 5, 2);
 	CHECK(end_of_chain(false, &record) == -1);
 	CHECK(fake_control.asked[2] == 1);
 	CHECK(end_of_chain(true, &record) == 1);
 }
 
-TEST(wait_chain, a_circle_has_no_end)
+WORLD_TEST(wait_chain, a_circle_has_no_end)
 {
 	struct coll_record record;
 
-	setup();
 	says(1, 5, 2);
 	says(2, 5, 3);
 	says(3, 5, 2);

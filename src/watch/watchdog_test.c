@@ -80,9 +80,11 @@ static bool says(const char *part)
 
 /* ---- Deadlines ---- */
 
-TEST(watchdog, a_short_wait_asks_nobody)
+/* A test behind setup(). */
+#define WORLD_TEST(suite, name) TEST_BETWEEN(suite, name, setup(), (void)0)
+
+WORLD_TEST(watchdog, a_short_wait_asks_nobody)
 {
-	setup();
 	CHECK(look() == COLL_OK && timer.since_ns == fake_clock.now_ns);
 	fake_clock_add_ms(ASK_MS - 1);
 	CHECK(look() == COLL_OK);
@@ -93,11 +95,10 @@ TEST(watchdog, a_short_wait_asks_nobody)
 	CHECK(fake_record.waits_for == PEER && comm->box.step == 6);
 }
 
-TEST(watchdog, what_is_asked_names_the_wait_and_is_shown)
+WORLD_TEST(watchdog, what_is_asked_names_the_wait_and_is_shown)
 {
 	struct coll_record now;
 
-	setup();
 	look();
 	fake_clock_add_ms(ASK_MS);
 	look();
@@ -113,9 +114,8 @@ TEST(watchdog, what_is_asked_names_the_wait_and_is_shown)
 	CHECK(now.sequence == NUMBER, "the communicator shows another wait");
 }
 
-TEST(watchdog, a_step_that_moves_starts_the_time_anew)
+WORLD_TEST(watchdog, a_step_that_moves_starts_the_time_anew)
 {
-	setup();
 	look();
 	fake_clock_add_ms(ASK_MS);
 	look();
@@ -127,11 +127,10 @@ TEST(watchdog, a_step_that_moves_starts_the_time_anew)
 	CHECK(fake_control.asked[PEER] == 1);
 }
 
-TEST(watchdog, a_silent_rank_is_blamed_after_the_timeout)
+WORLD_TEST(watchdog, a_silent_rank_is_blamed_after_the_timeout)
 {
 	int ms;
 
-	setup();
 	ms = verdict_ms(false);
 	CHECK(ms > TIMEOUT_MS && ms <= TIMEOUT_MS + 3 * LOOK_MS, "%d ms", ms);
 	CHECK(comm->failed == COLL_ERR_PEER_SILENT && fake_core.culprit == PEER);
@@ -141,9 +140,8 @@ TEST(watchdog, a_silent_rank_is_blamed_after_the_timeout)
 }
 
 /* This process may have been stopped: time has passed, and nobody was asked. */
-TEST(watchdog, silence_takes_unanswered_questions)
+WORLD_TEST(watchdog, silence_takes_unanswered_questions)
 {
-	setup();
 	comm->arrival_timeout_ms = LONG_MS;
 	look();
 	for (int i = 0; i < 10; i++) {
@@ -159,9 +157,8 @@ TEST(watchdog, silence_takes_unanswered_questions)
 }
 
 /* Between the two looks everything that had come was read. */
-TEST(watchdog, time_blames_at_the_second_look_only)
+WORLD_TEST(watchdog, time_blames_at_the_second_look_only)
 {
-	setup();
 	look();
 	fake_clock_add_ms(TIMEOUT_MS + 1);
 	fake_control.state[PEER].life.unanswered = 4;
@@ -173,9 +170,8 @@ TEST(watchdog, time_blames_at_the_second_look_only)
 }
 
 /* Both limits pass between two looks, as after a stop of this process: silence is the more precise of the two. */
-TEST(watchdog, a_rank_that_is_silent_and_late_is_silent)
+WORLD_TEST(watchdog, a_rank_that_is_silent_and_late_is_silent)
 {
-	setup();
 	look();
 	fake_clock_add_ms(LATE_MS + TIMEOUT_MS);
 	fake_control.state[PEER].life.unanswered = 4;
@@ -184,11 +180,10 @@ TEST(watchdog, a_rank_that_is_silent_and_late_is_silent)
 	CHECK(look() == COLL_ERR_PEER_SILENT, "%s", fake_core.cause);
 }
 
-TEST(watchdog, a_rank_that_answers_and_does_not_come_is_late)
+WORLD_TEST(watchdog, a_rank_that_answers_and_does_not_come_is_late)
 {
 	int ms;
 
-	setup();
 	peer_in(NUMBER - 1, false, -1);
 	ms = verdict_ms(true);
 	CHECK(ms > LATE_MS && ms <= LATE_MS + 3 * LOOK_MS, "%d ms", ms);
@@ -197,9 +192,8 @@ TEST(watchdog, a_rank_that_answers_and_does_not_come_is_late)
 	      fake_core.cause);
 }
 
-TEST(watchdog, a_late_rank_that_waits_here_on_another_communicator_says_so)
+WORLD_TEST(watchdog, a_late_rank_that_waits_here_on_another_communicator_says_so)
 {
-	setup();
 	comm->ctx->settings.warn_ms = 30000;
 	fake_control.echo = true;
 	peer_in(NUMBER - 1, false, -1);
@@ -210,38 +204,34 @@ TEST(watchdog, a_late_rank_that_waits_here_on_another_communicator_says_so)
 	CHECK(fake_core.lines == 1);
 }
 
-TEST(watchdog, nothing_moves_between_two_that_wait_for_each_other_a_frame_was_lost)
+WORLD_TEST(watchdog, nothing_moves_between_two_that_wait_for_each_other_a_frame_was_lost)
 {
 	int ms;
 
-	setup();
 	peer_in(NUMBER, true, 0);
 	ms = verdict_ms(true);
 	CHECK(ms > TIMEOUT_MS && ms <= TIMEOUT_MS + 3 * LOOK_MS, "%d ms", ms);
 	CHECK(comm->failed == COLL_ERR_CORRUPT && says("[COLL-3201]"), "%s", fake_core.cause);
 }
 
-TEST(watchdog, a_rank_that_has_left_the_call_behind_has_lost_a_frame)
+WORLD_TEST(watchdog, a_rank_that_has_left_the_call_behind_has_lost_a_frame)
 {
-	setup();
 	peer_in(NUMBER + 1, true, 3);
 	CHECK(verdict_ms(true) <= TIMEOUT_MS + 3 * LOOK_MS);
 	CHECK(comm->failed == COLL_ERR_CORRUPT, "%s", fake_core.cause);
 }
 
 /* In the same call, but kept waiting by another: it is late, and nothing is lost. */
-TEST(watchdog, a_rank_in_the_call_that_waits_for_another_is_late)
+WORLD_TEST(watchdog, a_rank_in_the_call_that_waits_for_another_is_late)
 {
-	setup();
 	peer_in(NUMBER, true, 3);
 	CHECK(verdict_ms(true) > LATE_MS);
 	CHECK(comm->failed == COLL_ERR_PEER_LATE && says("alive but still in kind 0 number 9"), "%s", fake_core.cause);
 }
 
 /* Who keeps that one waiting is late, not the rank that waits in the call as this one does. */
-TEST(watchdog, the_rank_at_the_end_of_the_chain_is_late)
+WORLD_TEST(watchdog, the_rank_at_the_end_of_the_chain_is_late)
 {
-	setup();
 	peer_in(NUMBER, true, 3);
 	fake_watch.chain_end = 3;
 	fake_watch.at_the_end = fake_record_of(FAKE_COMM_ID, COLL_KIND_BARRIER, NUMBER - 2, 0);
@@ -251,11 +241,10 @@ TEST(watchdog, the_rank_at_the_end_of_the_chain_is_late)
 	      fake_core.cause);
 }
 
-TEST(watchdog, a_chain_that_is_not_heard_to_its_end_delays_the_verdict)
+WORLD_TEST(watchdog, a_chain_that_is_not_heard_to_its_end_delays_the_verdict)
 {
 	int ms;
 
-	setup();
 	peer_in(NUMBER, true, 3);
 	fake_watch.chain_waits = true;
 	ms = verdict_ms(true);
@@ -263,20 +252,18 @@ TEST(watchdog, a_chain_that_is_not_heard_to_its_end_delays_the_verdict)
 	CHECK(comm->failed == COLL_ERR_PEER_LATE && fake_core.culprit == PEER);
 }
 
-TEST(watchdog, no_frame_of_a_message_is_lost_by_its_number)
+WORLD_TEST(watchdog, no_frame_of_a_message_is_lost_by_its_number)
 {
-	setup();
 	record.kind = COLL_KIND_SEND_RECV;
 	peer_in(NUMBER + 5, true, 3);
 	CHECK(verdict_ms(true) > LATE_MS);
 	CHECK(comm->failed == COLL_ERR_PEER_LATE);
 }
 
-TEST(watchdog, a_rank_that_said_goodbye_has_left)
+WORLD_TEST(watchdog, a_rank_that_said_goodbye_has_left)
 {
 	int ms;
 
-	setup();
 	fake_control.state[PEER].life.left = true;
 	fake_control.state[PEER].life.left_ns = fake_clock.now_ns;
 	ms = verdict_ms(true);
@@ -285,11 +272,10 @@ TEST(watchdog, a_rank_that_said_goodbye_has_left)
 	      fake_core.cause);
 }
 
-TEST(watchdog, a_rank_that_destroyed_the_communicator_has_made_another_call)
+WORLD_TEST(watchdog, a_rank_that_destroyed_the_communicator_has_made_another_call)
 {
 	int ms;
 
-	setup();
 	peer_in(NUMBER, true, 3);
 	fake_control.state[PEER].answer.record.flags = COLL_RECORD_GONE;
 	ms = verdict_ms(true);
@@ -297,18 +283,16 @@ TEST(watchdog, a_rank_that_destroyed_the_communicator_has_made_another_call)
 	CHECK(comm->failed == COLL_ERR_MISMATCH && says("this rank and rank 2"), "%s", fake_core.cause);
 }
 
-TEST(watchdog, an_answer_with_another_call_is_a_mismatch_at_once)
+WORLD_TEST(watchdog, an_answer_with_another_call_is_a_mismatch_at_once)
 {
-	setup();
 	peer_in(NUMBER, true, 3);
 	fake_watch.differs = true;
 	CHECK(verdict_ms(true) == ASK_MS);
 	CHECK(comm->failed == COLL_ERR_MISMATCH && says("calls differ"));
 }
 
-TEST(watchdog, a_death_that_has_yet_to_settle_comes_before_a_mismatch)
+WORLD_TEST(watchdog, a_death_that_has_yet_to_settle_comes_before_a_mismatch)
 {
-	setup();
 	peer_in(NUMBER - 1, false, -1);
 	fake_watch.differs = true;
 	comm->death_ns = 1;
@@ -316,9 +300,8 @@ TEST(watchdog, a_death_that_has_yet_to_settle_comes_before_a_mismatch)
 	CHECK(comm->failed == COLL_ERR_PEER_LATE);
 }
 
-TEST(watchdog, a_circle_blames_who_has_not_made_the_call)
+WORLD_TEST(watchdog, a_circle_blames_who_has_not_made_the_call)
 {
-	setup();
 	peer_in(NUMBER - 1, true, 3);
 	fake_watch.closes = true;
 	fake_watch.circle = (struct coll_deadlock){.waiting = 3, .missing = 0, .text = "a circle"};
@@ -327,9 +310,8 @@ TEST(watchdog, a_circle_blames_who_has_not_made_the_call)
 	      "the other one, where it is this rank's own call that is missing");
 }
 
-TEST(watchdog, only_a_thread_that_cannot_leave_closes_a_circle)
+WORLD_TEST(watchdog, only_a_thread_that_cannot_leave_closes_a_circle)
 {
-	setup();
 	timer.blocking = false;
 	peer_in(NUMBER - 1, true, 3);
 	fake_watch.closes = true;
@@ -337,20 +319,18 @@ TEST(watchdog, only_a_thread_that_cannot_leave_closes_a_circle)
 	CHECK(fake_watch.shown == 0);
 }
 
-TEST(watchdog, without_a_control_plane_the_timeout_is_all)
+WORLD_TEST(watchdog, without_a_control_plane_the_timeout_is_all)
 {
 	int ms;
 
-	setup();
 	comm->ctx->control = NULL;
 	ms = verdict_ms(false);
 	CHECK(ms > TIMEOUT_MS && ms <= TIMEOUT_MS + 3 * LOOK_MS, "%d ms", ms);
 	CHECK(says("[COLL-2202] no message from rank 2 for 1000 ms"), "%s", fake_core.cause);
 }
 
-TEST(watchdog, a_wait_for_nobody_goes_on)
+WORLD_TEST(watchdog, a_wait_for_nobody_goes_on)
 {
-	setup();
 	run.where.peer = -1;
 	CHECK(verdict_ms(false) == -1);
 	run.where.peer = comm->rank;
@@ -369,9 +349,8 @@ static void wait_for_warning(int ms)
 	}
 }
 
-TEST(watchdog, a_warning_comes_once_with_the_chain)
+WORLD_TEST(watchdog, a_warning_comes_once_with_the_chain)
 {
-	setup();
 	comm->ctx->settings.warn_ms = 2000;
 	peer_in(NUMBER - 1, false, -1);
 	wait_for_warning(2000);
@@ -383,9 +362,8 @@ TEST(watchdog, a_warning_comes_once_with_the_chain)
 	CHECK(fake_core.lines == 1);
 }
 
-TEST(watchdog, a_warning_waits_for_the_chain_and_not_for_ever)
+WORLD_TEST(watchdog, a_warning_waits_for_the_chain_and_not_for_ever)
 {
-	setup();
 	comm->ctx->settings.warn_ms = 1000;
 	comm->arrival_timeout_ms = LONG_MS;
 	fake_watch.chain_waits = true;
@@ -396,9 +374,8 @@ TEST(watchdog, a_warning_waits_for_the_chain_and_not_for_ever)
 	CHECK(fake_core.lines == 1 && strstr(fake_core.logged, "a part of the chain"), "%s", fake_core.logged);
 }
 
-TEST(watchdog, warnings_can_be_switched_off)
+WORLD_TEST(watchdog, warnings_can_be_switched_off)
 {
-	setup();
 	peer_in(NUMBER - 1, false, -1);
 	wait_for_warning(4000);
 	CHECK(fake_core.lines == 0 && fake_watch.chains == 0);
@@ -424,16 +401,14 @@ static void death_of(int process, coll_status status)
 	alarm_goes_off();
 }
 
-TEST(watchdog, without_an_alarm_no_note_is_read)
+WORLD_TEST(watchdog, without_an_alarm_no_note_is_read)
 {
-	setup();
 	fake_control.has_failure = true;
 	CHECK(heed() == COLL_OK);
 }
 
-TEST(watchdog, a_failure_told_by_another_rank_is_this_ones)
+WORLD_TEST(watchdog, a_failure_told_by_another_rank_is_this_ones)
 {
-	setup();
 	fake_control.has_failure = true;
 	fake_control.failure = (struct coll_note){.kind = COLL_GOSSIP_FAIL,
 	                                          .status = COLL_ERR_MISMATCH,
@@ -448,9 +423,8 @@ TEST(watchdog, a_failure_told_by_another_rank_is_this_ones)
 }
 
 /* A group that is being made heeds what is said of its parent, which counts its ranks in another way. */
-TEST(watchdog, the_ranks_in_a_note_are_those_of_its_communicator)
+WORLD_TEST(watchdog, the_ranks_in_a_note_are_those_of_its_communicator)
 {
-	setup();
 	fake_control.has_failure = true;
 	fake_control.failure = (struct coll_note){.kind = COLL_GOSSIP_FAIL,
 	                                          .status = COLL_ERR_PEER_LATE,
@@ -474,11 +448,10 @@ TEST(watchdog, the_ranks_in_a_note_are_those_of_its_communicator)
 	comm->parent = 0;
 }
 
-TEST(watchdog, a_death_settles_first)
+WORLD_TEST(watchdog, a_death_settles_first)
 {
 	int ms = 0;
 
-	setup();
 	death_of(PEER, COLL_OK);
 	for (; heed() == COLL_OK && ms < LONG_MS; ms += 10) {
 		CHECK(comm->attention & COLL_ATTENTION_ALARM, "it looks again");
@@ -490,9 +463,8 @@ TEST(watchdog, a_death_settles_first)
 	      fake_core.cause);
 }
 
-TEST(watchdog, the_note_of_a_better_informed_rank_comes_before_the_death)
+WORLD_TEST(watchdog, the_note_of_a_better_informed_rank_comes_before_the_death)
 {
-	setup();
 	death_of(PEER, COLL_OK);
 	CHECK(heed() == COLL_OK);
 	fake_clock_add_ms(COLL_DELAY_SETTLE_MS / 2);
@@ -503,52 +475,46 @@ TEST(watchdog, the_note_of_a_better_informed_rank_comes_before_the_death)
 	CHECK(fake_core.culprit == 3);
 }
 
-TEST(watchdog, of_a_host_out_of_reach_nobody_is_better_informed)
+WORLD_TEST(watchdog, of_a_host_out_of_reach_nobody_is_better_informed)
 {
-	setup();
 	death_of(PEER, COLL_ERR_PEER_SILENT);
 	CHECK(heed() == COLL_OK && fake_control.services == 1, "what came is read first");
 	CHECK(heed() == COLL_ERR_PEER_DEAD);
 }
 
-TEST(watchdog, the_first_of_two_deaths_is_named)
+WORLD_TEST(watchdog, the_first_of_two_deaths_is_named)
 {
-	setup();
 	death_of(3, COLL_ERR_PEER_SILENT);
 	death_of(PEER, COLL_ERR_PEER_SILENT);
 	heed();
 	CHECK(heed() == COLL_ERR_PEER_DEAD && fake_core.culprit == 3);
 }
 
-TEST(watchdog, the_death_of_no_member_is_no_concern)
+WORLD_TEST(watchdog, the_death_of_no_member_is_no_concern)
 {
-	setup();
 	death_of(-1, COLL_OK);
 	CHECK(heed() == COLL_OK);
 	CHECK(comm->death_ns == 0 && !(comm->attention & COLL_ATTENTION_ALARM));
 }
 
-TEST(watchdog, a_lost_link_of_two_members_is_a_failure)
+WORLD_TEST(watchdog, a_lost_link_of_two_members_is_a_failure)
 {
-	setup();
 	fake_control.facts[fake_control.nfacts++] = (struct coll_note){
 	        .kind = COLL_GOSSIP_FAIL, .status = COLL_ERR_SYSTEM, .process = 3, .origin = 1, .text = "no link"};
 	alarm_goes_off();
 	CHECK(heed() == COLL_ERR_SYSTEM && fake_core.culprit == 3);
 }
 
-TEST(watchdog, an_abort_needs_no_alarm)
+WORLD_TEST(watchdog, an_abort_needs_no_alarm)
 {
-	setup();
 	snprintf(comm->abort_text, sizeof(comm->abort_text), "enough");
 	atomic_store(&comm->aborted, true);
 	CHECK(heed() == COLL_ERR_ABORTED);
 	CHECK(fake_core.culprit == 0 && says("enough"));
 }
 
-TEST(watchdog, a_call_attends_to_what_was_told_before)
+WORLD_TEST(watchdog, a_call_attends_to_what_was_told_before)
 {
-	setup();
 	CHECK(coll_comm_attend(comm, "barrier") == COLL_OK);
 	death_of(PEER, COLL_ERR_PEER_SILENT);
 	CHECK(coll_comm_attend(comm, "barrier") == COLL_OK);
@@ -557,11 +523,10 @@ TEST(watchdog, a_call_attends_to_what_was_told_before)
 	CHECK(strcmp(comm->box.kind, "barrier") == 0 && comm->box.operation == NUMBER + 1);
 }
 
-TEST(watchdog, an_alert_is_for_one_communicator_or_all)
+WORLD_TEST(watchdog, an_alert_is_for_one_communicator_or_all)
 {
 	struct coll_comm *other;
 
-	setup();
 	other = fake_comm_second();
 	coll_comm_alert(comm->ctx, other->id);
 	CHECK(!coll_comm_needs_note(comm->ctx, comm->id) && coll_comm_needs_note(comm->ctx, other->id));
