@@ -114,11 +114,23 @@ WORLD_TEST(stream, wrong_arguments_are_refused)
 
 static struct coll_event *e;
 
-WORLD_TEST(event, it_is_reached_when_what_came_before_is_complete)
+static void begin_event(void)
+{
+	setup();
+	coll_event_create(&e, comm);
+}
+
+static void end_event(void)
+{
+	coll_event_destroy(&e);
+	finish();
+}
+#define EVENT_TEST(name) TEST_BETWEEN(event, name, begin_event(), end_event())
+
+EVENT_TEST(it_is_reached_when_what_came_before_is_complete)
 {
 	double at = 0;
 
-	coll_event_create(&e, comm);
 	CHECK(coll_event_time(e, &at) == COLL_ERR_ARGUMENT, "never recorded");
 	world_hand_in(8, a);
 	coll_event_record(e, a);
@@ -130,24 +142,20 @@ WORLD_TEST(event, it_is_reached_when_what_came_before_is_complete)
 	fake_clock_add_ms(1000);
 	CHECK(coll_event_time(e, &at) == COLL_OK && at >= 5 && at < 5.5, "%g s", at);
 	world_end(2);
-	coll_event_destroy(&e);
 }
 
-WORLD_TEST(event, of_an_empty_stream_it_is_reached_at_once)
+EVENT_TEST(of_an_empty_stream_it_is_reached_at_once)
 {
 	double at = 0;
 
-	coll_event_create(&e, comm);
 	coll_event_record(e, a);
 	CHECK(coll_event_wait(e, 0) == COLL_OK && coll_event_time(e, &at) == COLL_OK && at > 0);
-	coll_event_destroy(&e);
 }
 
-WORLD_TEST(event, another_stream_waits_for_it_and_not_longer)
+EVENT_TEST(another_stream_waits_for_it_and_not_longer)
 {
 	struct coll_request *m;
 
-	coll_event_create(&e, comm);
 	world_hand_in(8, a);
 	coll_event_record(e, a);
 	world_hand_in(8, a);
@@ -159,12 +167,10 @@ WORLD_TEST(event, another_stream_waits_for_it_and_not_longer)
 	coll_pair_of(m)->run[0]->polls = 0;
 	world_end(2);
 	CHECK(coll_stream_query(b) == COLL_OK);
-	coll_event_destroy(&e);
 }
 
-WORLD_TEST(event, all_that_came_before_it_is_waited_for)
+EVENT_TEST(all_that_came_before_it_is_waited_for)
 {
-	coll_event_create(&e, comm);
 	world_hand_in(8, a);
 	world_hand_in(8, a);
 	coll_event_record(e, a);
@@ -173,12 +179,10 @@ WORLD_TEST(event, all_that_came_before_it_is_waited_for)
 	CHECK(coll_stream_query(b) == COLL_AGAIN && coll_event_query(e) == COLL_AGAIN);
 	world_end(2);
 	CHECK(coll_stream_query(b) == COLL_OK && coll_event_query(e) == COLL_OK);
-	coll_event_destroy(&e);
 }
 
-WORLD_TEST(event, recording_it_anew_does_not_move_whoever_waits)
+EVENT_TEST(recording_it_anew_does_not_move_whoever_waits)
 {
-	coll_event_create(&e, comm);
 	world_hand_in(8, a);
 	coll_event_record(e, a);
 	coll_stream_wait_event(b, e);
@@ -189,36 +193,30 @@ WORLD_TEST(event, recording_it_anew_does_not_move_whoever_waits)
 	CHECK(coll_event_query(e) == COLL_AGAIN);
 	world_end(2);
 	CHECK(coll_event_query(e) == COLL_OK);
-	coll_event_destroy(&e);
 }
 
-WORLD_TEST(event, an_error_before_it_goes_on_to_the_stream_that_waits)
+EVENT_TEST(an_error_before_it_goes_on_to_the_stream_that_waits)
 {
-	coll_event_create(&e, comm);
 	world_hand_in(8, a);
 	coll_event_record(e, a);
 	coll_stream_wait_event(b, e);
 	coll_comm_lose(comm, COLL_ERR_PEER_DEAD, -1, "");
 	CHECK(coll_event_wait(e, 0) == COLL_ERR_PEER_DEAD);
 	CHECK(coll_stream_wait(b, 0) == COLL_ERR_PEER_DEAD);
-	coll_event_destroy(&e);
 }
 
-WORLD_TEST(event, an_error_behind_it_is_not_its_own)
+EVENT_TEST(an_error_behind_it_is_not_its_own)
 {
-	coll_event_create(&e, comm);
 	world_hand_in(8, a);
 	coll_event_record(e, a);
 	world_hand_in(8, a);
 	world_end(1);
 	coll_comm_lose(comm, COLL_ERR_PEER_DEAD, -1, "");
 	CHECK(coll_event_query(e) == COLL_OK && coll_stream_query(a) == COLL_ERR_PEER_DEAD);
-	coll_event_destroy(&e);
 }
 
-WORLD_TEST(event, it_outlives_its_stream)
+EVENT_TEST(it_outlives_its_stream)
 {
-	coll_event_create(&e, comm);
 	world_hand_in(8, a);
 	coll_event_record(e, a);
 	coll_comm_lose(comm, COLL_ERR_PEER_DEAD, -1, "");
@@ -226,17 +224,14 @@ WORLD_TEST(event, it_outlives_its_stream)
 	CHECK(coll_event_query(e) == COLL_ERR_PEER_DEAD);
 	coll_stream_wait_event(b, e);
 	CHECK(coll_stream_query(b) == COLL_ERR_PEER_DEAD);
-	coll_event_destroy(&e);
 }
 
-WORLD_TEST(event, of_the_same_stream_it_is_behind_anyway)
+EVENT_TEST(of_the_same_stream_it_is_behind_anyway)
 {
-	coll_event_create(&e, comm);
 	world_hand_in(8, a);
 	coll_event_record(e, a);
 	CHECK(coll_stream_wait_event(a, e) == COLL_OK && a->last == 1, "nothing was put in");
 	world_end(1);
-	coll_event_destroy(&e);
 }
 
 /* ---- Queries while another thread has the lock ---- */

@@ -72,6 +72,20 @@ bool world_open(struct world *w, int n, bool linked);
 void world_link(struct world *w, int i, int j);
 void world_close(struct world *w);
 
+/* A test with such a world, w, which it leaves open. */
+#define TEST_IN_WORLD(suite, name, n, linked)             \
+	static void suite##_##name##_in(struct world *w); \
+	TEST(suite, name)                                 \
+	{                                                 \
+		struct world w;                           \
+                                                          \
+		if (!world_open(&w, n, linked))           \
+			return;                           \
+		suite##_##name##_in(&w);                  \
+		world_close(&w);                          \
+	}                                                 \
+	static void suite##_##name##_in(struct world *w)
+
 /* Run body once per node of a fresh world: each in a thread of its own, or node 0
  * here and node 1 in a forked process. */
 typedef void (*side_fn)(struct world *w, void *arg);

@@ -38,18 +38,14 @@ static coll_status next_view(struct lane *l, const void **p, struct coll_frame *
 	return status;
 }
 
-TEST(data, caps_are_sane)
+TEST_IN_WORLD(data, caps_are_sane, 1, false)
 {
-	struct world w;
 	struct coll_transport_caps caps = {0};
 
-	if (!world_open(&w, 1, false))
-		return;
-	w.t->caps(w.node[0]->inst, &caps);
+	w->t->caps(w->node[0]->inst, &caps);
 	CHECK(caps.latency_ns > 0 && caps.overhead_ns > 0 && caps.bytes_per_ns > 0);
 	CHECK(caps.depth >= 2);
 	CHECK(caps.slot_bytes_max >= 65536);
-	world_close(&w);
 }
 
 TEST(data, exactly_the_granted_slots)
@@ -102,27 +98,23 @@ TEST(data, a_held_view_does_not_move)
 	lane_close(&l);
 }
 
-TEST(data, nothing_before_the_receiver_opens)
+TEST_IN_WORLD(data, nothing_before_the_receiver_opens, 2, true)
 {
-	struct world w;
 	void *tx, *rx, *p;
 
-	if (!world_open(&w, 2, true))
-		return;
-	tx = channel(&w, 0, 1, COLL_DIR_SEND, key_of(7, 1, 0), 256, 2);
+	tx = channel(w, 0, 1, COLL_DIR_SEND, key_of(7, 1, 0), 256, 2);
 	REQUIRE(tx);
 	for (int i = 0; i < 1000; i++) {
-		world_progress(&w);
-		REQUIRE(w.t->slot(tx, 8, &p) == COLL_AGAIN);
+		world_progress(w);
+		REQUIRE(w->t->slot(tx, 8, &p) == COLL_AGAIN);
 		sched_yield();
 	}
-	rx = channel(&w, 1, 0, COLL_DIR_RECV, key_of(7, 1, 0), 256, 2);
+	rx = channel(w, 1, 0, COLL_DIR_RECV, key_of(7, 1, 0), 256, 2);
 	REQUIRE(rx);
-	send_one(&w, tx, 1, 0, 200);
-	recv_one(&w, rx, 1, 0, 200);
-	w.t->channel_close(tx);
-	w.t->channel_close(rx);
-	world_close(&w);
+	send_one(w, tx, 1, 0, 200);
+	recv_one(w, rx, 1, 0, 200);
+	w->t->channel_close(tx);
+	w->t->channel_close(rx);
 }
 
 TEST(data, the_slot_is_ours_until_posted)

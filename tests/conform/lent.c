@@ -46,9 +46,8 @@ static bool lend(struct world *w, void *tx, const struct coll_memory *mem, uint6
 
 /* ---- The owner takes it back -------------------------------------------------------- */
 
-TEST(lent, the_owner_closes_under_a_view)
+TEST_IN_WORLD(lent, the_owner_closes_under_a_view, 2, true)
 {
-	struct world w;
 	struct coll_cookie cookie = {0};
 	struct coll_memory mem;
 	struct coll_frame f;
@@ -57,22 +56,19 @@ TEST(lent, the_owner_closes_under_a_view)
 	coll_status status = COLL_AGAIN;
 	bool whole;
 
-	if (!world_open(&w, 2, true))
-		return;
-	tx = channel(&w, 0, 1, COLL_DIR_SEND, key_of(1, 0, 0), LEN, 2);
-	rx = channel(&w, 1, 0, COLL_DIR_RECV, key_of(1, 0, 0), LEN, 2);
-	lendable(&w, 0, &mem);
-	lend(&w, tx, &mem, 1, &cookie);
-	CHECK(AWAIT(&w, (status = w.t->view(rx, &q, &f)) != COLL_AGAIN) && status == COLL_OK);
-	w.t->channel_close(tx);
+	tx = channel(w, 0, 1, COLL_DIR_SEND, key_of(1, 0, 0), LEN, 2);
+	rx = channel(w, 1, 0, COLL_DIR_RECV, key_of(1, 0, 0), LEN, 2);
+	lendable(w, 0, &mem);
+	lend(w, tx, &mem, 1, &cookie);
+	CHECK(AWAIT(w, (status = w->t->view(rx, &q, &f)) != COLL_AGAIN) && status == COLL_OK);
+	w->t->channel_close(tx);
 	CHECK(!coll_cookie_pending(&cookie));
 	memset(mem.base, 0x77, LEN);
 	whole = intact(q, 1, 0, LEN);
-	status = w.t->done(rx);
+	status = w->t->done(rx);
 	CHECK(whole || status != COLL_OK, "done says that what was overwritten is good");
-	w.t->channel_close(rx);
-	give_up(&w, 0, &mem);
-	world_close(&w);
+	w->t->channel_close(rx);
+	give_up(w, 0, &mem);
 }
 
 /* Freed under the view of another process, which looks at all of it afterwards. */

@@ -25,66 +25,53 @@ TEST(life, open_and_fini)
 	}
 }
 
-TEST(life, an_address_of_garbage_is_not_reachable)
+TEST_IN_WORLD(life, an_address_of_garbage_is_not_reachable, 2, false)
 {
-	struct world w;
 	char junk[64], why[100] = "";
 
-	if (!world_open(&w, 2, false))
-		return;
 	memset(junk, 0xa5, sizeof(junk));
 	for (size_t len = 0; len <= sizeof(junk); len++)
-		CHECK(!w.t->reachable(w.node[0]->inst, junk, len, why, sizeof(why)));
+		CHECK(!w->t->reachable(w->node[0]->inst, junk, len, why, sizeof(why)));
 	CHECK(why[0] != 0);
 	/* Both ends decide alike. */
-	CHECK(w.t->reachable(w.node[0]->inst, w.node[1]->address, w.node[1]->address_len, NULL, 0));
-	CHECK(w.t->reachable(w.node[1]->inst, w.node[0]->address, w.node[0]->address_len, NULL, 0));
-	world_close(&w);
+	CHECK(w->t->reachable(w->node[0]->inst, w->node[1]->address, w->node[1]->address_len, NULL, 0));
+	CHECK(w->t->reachable(w->node[1]->inst, w->node[0]->address, w->node[0]->address_len, NULL, 0));
 }
 
-TEST(life, a_path_is_the_same_for_both_ends)
+TEST_IN_WORLD(life, a_path_is_the_same_for_both_ends, 2, false)
 {
-	struct world w;
 	struct coll_transport_path p = {0}, q = {0};
 	char junk[64];
 
-	if (!world_open(&w, 2, false))
-		return;
-	w.t->path(w.node[0]->inst, w.node[0]->address, w.node[0]->address_len, w.node[1]->address,
-	          w.node[1]->address_len, &p);
-	w.t->path(w.node[1]->inst, w.node[1]->address, w.node[1]->address_len, w.node[0]->address,
-	          w.node[0]->address_len, &q);
+	w->t->path(w->node[0]->inst, w->node[0]->address, w->node[0]->address_len, w->node[1]->address,
+	           w->node[1]->address_len, &p);
+	w->t->path(w->node[1]->inst, w->node[1]->address, w->node[1]->address_len, w->node[0]->address,
+	           w->node[0]->address_len, &q);
 	CHECK(p.rails >= 1 && p.rails <= COLL_RAILS_MAX && p.rails == q.rails);
 	for (uint32_t i = 0; i < p.rails && i < q.rails; i++)
 		CHECK(p.rail[i].network == q.rail[i].network && p.rail[i].mbps == q.rail[i].mbps &&
 		      p.rail[i].distance[0] == q.rail[i].distance[1] && p.rail[i].distance[1] == q.rail[i].distance[0]);
 	memset(junk, 0xa5, sizeof(junk));
 	for (size_t len = 0; len <= sizeof(junk); len++) {
-		w.t->path(w.node[0]->inst, w.node[0]->address, w.node[0]->address_len, junk, len, &p);
+		w->t->path(w->node[0]->inst, w->node[0]->address, w->node[0]->address_len, junk, len, &p);
 		CHECK(p.rails == 1 && p.rail[0].mbps == 0);
-		w.t->path(w.node[0]->inst, junk, len, w.node[0]->address, w.node[0]->address_len, &p);
+		w->t->path(w->node[0]->inst, junk, len, w->node[0]->address, w->node[0]->address_len, &p);
 		CHECK(p.rails == 1 && p.rail[0].mbps == 0);
 	}
-	world_close(&w);
 }
 
-TEST(life, links_come_up)
+TEST_IN_WORLD(life, links_come_up, 3, true)
 {
-	struct world w;
-
-	if (!world_open(&w, 3, true))
-		return;
 	for (int i = 0; i < 3; i++) {
 		for (int j = 0; j < 3; j++) {
 			if (i == j)
 				continue;
-			CHECK(AWAIT(&w, w.t->link_status(w.link[i][j]) != COLL_AGAIN));
-			CHECK(w.t->link_status(w.link[i][j]) == COLL_OK);
+			CHECK(AWAIT(w, w->t->link_status(w->link[i][j]) != COLL_AGAIN));
+			CHECK(w->t->link_status(w->link[i][j]) == COLL_OK);
 		}
 	}
 	for (int i = 0; i < 3; i++)
-		CHECK(atomic_load(&w.node[i]->downs) == 0);
-	world_close(&w);
+		CHECK(atomic_load(&w->node[i]->downs) == 0);
 }
 
 /* One end opens long before the other, with its channel and first wish already there. */
@@ -145,49 +132,42 @@ TEST(life, both_ends_open_at_once)
 		world_threads(2, open_at_once, NULL);
 }
 
-TEST(life, two_communicators_do_not_block_each_other)
+TEST_IN_WORLD(life, two_communicators_do_not_block_each_other, 2, true)
 {
-	struct world w;
 	void *tx[2], *rx[2], *p;
 
-	if (!world_open(&w, 2, true))
-		return;
 	for (unsigned c = 0; c < 2; c++) {
-		tx[c] = channel(&w, 0, 1, COLL_DIR_SEND, key_of(1000 + c, 0, 0), 4096, 2);
-		rx[c] = channel(&w, 1, 0, COLL_DIR_RECV, key_of(1000 + c, 0, 0), 4096, 2);
+		tx[c] = channel(w, 0, 1, COLL_DIR_SEND, key_of(1000 + c, 0, 0), 4096, 2);
+		rx[c] = channel(w, 1, 0, COLL_DIR_RECV, key_of(1000 + c, 0, 0), 4096, 2);
 	}
-	send_one(&w, tx[0], 1, 0, 4096);
-	send_one(&w, tx[0], 1, 1, 4096);
+	send_one(w, tx[0], 1, 0, 4096);
+	send_one(w, tx[0], 1, 1, 4096);
 	for (uint64_t i = 0; i < 500; i++) {
-		send_one(&w, tx[1], 2, i, 1 + i * 8);
-		recv_one(&w, rx[1], 2, i, 1 + i * 8);
+		send_one(w, tx[1], 2, i, 1 + i * 8);
+		recv_one(w, rx[1], 2, i, 1 + i * 8);
 	}
-	CHECK(w.t->slot(tx[0], 1, &p) == COLL_AGAIN);
-	recv_one(&w, rx[0], 1, 0, 4096);
-	recv_one(&w, rx[0], 1, 1, 4096);
+	CHECK(w->t->slot(tx[0], 1, &p) == COLL_AGAIN);
+	recv_one(w, rx[0], 1, 0, 4096);
+	recv_one(w, rx[0], 1, 1, 4096);
 	for (unsigned c = 0; c < 2; c++) {
-		w.t->channel_close(tx[c]);
-		w.t->channel_close(rx[c]);
+		w->t->channel_close(tx[c]);
+		w->t->channel_close(rx[c]);
 	}
-	world_close(&w);
 }
 
 enum { MANY = 96 };
 
-TEST(life, many_channels)
+TEST_IN_WORLD(life, many_channels, 3, true)
 {
-	struct world w;
 	static void *tx[3][3][MANY], *rx[3][3][MANY];
 
-	if (!world_open(&w, 3, true))
-		return;
 	for (int i = 0; i < 3; i++) {
 		for (int j = 0; j < 3; j++) {
 			for (unsigned k = 0; i != j && k < MANY; k++) {
 				/* Equal keys both ways, and the receiver's in another order. */
-				tx[i][j][k] = channel(&w, i, j, COLL_DIR_SEND, key_of(k % 3, k / 6, k % 6), 300, 2);
+				tx[i][j][k] = channel(w, i, j, COLL_DIR_SEND, key_of(k % 3, k / 6, k % 6), 300, 2);
 				rx[i][j][MANY - 1 - k] = channel(
-				        &w, i, j, COLL_DIR_RECV,
+				        w, i, j, COLL_DIR_RECV,
 				        key_of((MANY - 1 - k) % 3, (MANY - 1 - k) / 6, (MANY - 1 - k) % 6), 300, 2);
 			}
 		}
@@ -196,44 +176,38 @@ TEST(life, many_channels)
 		for (int i = 0; i < 3; i++) {
 			for (int j = 0; j < 3; j++) {
 				for (unsigned k = 0; i != j && k < MANY; k++)
-					send_one(&w, tx[i][j][k], (uint64_t)(i * 3 + j) * MANY + k, f, 100 + k);
+					send_one(w, tx[i][j][k], (uint64_t)(i * 3 + j) * MANY + k, f, 100 + k);
 			}
 		}
 		for (int i = 0; i < 3; i++) {
 			for (int j = 0; j < 3; j++) {
 				for (unsigned k = 0; i != j && k < MANY; k++)
-					recv_one(&w, rx[j][i][k], (uint64_t)(i * 3 + j) * MANY + k, f, 100 + k);
+					recv_one(w, rx[j][i][k], (uint64_t)(i * 3 + j) * MANY + k, f, 100 + k);
 			}
 		}
 	}
 	for (int i = 0; i < 3; i++) {
 		for (int j = 0; j < 3; j++) {
 			for (unsigned k = 0; i != j && k < MANY; k++) {
-				w.t->channel_close(tx[i][j][k]);
-				w.t->channel_close(rx[i][j][k]);
+				w->t->channel_close(tx[i][j][k]);
+				w->t->channel_close(rx[i][j][k]);
 			}
 		}
 	}
-	world_close(&w);
 }
 
 /* Channels come and go on one link. */
-TEST(life, channels_open_and_close_again)
+TEST_IN_WORLD(life, channels_open_and_close_again, 2, true)
 {
-	struct world w;
-
-	if (!world_open(&w, 2, true))
-		return;
 	for (unsigned c = 0; c < 200; c++) {
-		void *tx = channel(&w, 0, 1, COLL_DIR_SEND, key_of(c, 0, 0), 100000, 2);
-		void *rx = channel(&w, 1, 0, COLL_DIR_RECV, key_of(c, 0, 0), 100000, 2);
+		void *tx = channel(w, 0, 1, COLL_DIR_SEND, key_of(c, 0, 0), 100000, 2);
+		void *rx = channel(w, 1, 0, COLL_DIR_RECV, key_of(c, 0, 0), 100000, 2);
 
-		send_one(&w, tx, c, 0, 90000);
-		recv_one(&w, rx, c, 0, 90000);
-		w.t->channel_close(c % 2 ? tx : rx);
-		w.t->channel_close(c % 2 ? rx : tx);
+		send_one(w, tx, c, 0, 90000);
+		recv_one(w, rx, c, 0, 90000);
+		w->t->channel_close(c % 2 ? tx : rx);
+		w->t->channel_close(c % 2 ? rx : tx);
 	}
-	world_close(&w);
 }
 
 /* The sender closes at once behind its frames: they arrive, then an end is seen. */
@@ -311,18 +285,14 @@ TEST(life, closing_in_the_middle)
 	}
 }
 
-TEST(life, a_closed_instance_refuses_links)
+TEST_IN_WORLD(life, a_closed_instance_refuses_links, 2, false)
 {
-	struct world w;
 	void *link = NULL;
 
-	if (!world_open(&w, 2, false))
-		return;
-	w.t->close(w.node[0]->inst);
-	CHECK(w.t->link_open(w.node[0]->inst, &w.node[1]->env.self, w.node[1]->address, w.node[1]->address_len, &link) >
-	      COLL_AGAIN);
+	w->t->close(w->node[0]->inst);
+	CHECK(w->t->link_open(w->node[0]->inst, &w->node[1]->env.self, w->node[1]->address, w->node[1]->address_len,
+	                      &link) > COLL_AGAIN);
 	CHECK(link == NULL);
-	world_close(&w);
 }
 
 /* ---- Strangers ------------------------------------------------------------------ */
@@ -397,17 +367,14 @@ static void throw_garbage(int like, struct coll_rng *rng)
 	close(fd);
 }
 
-TEST(life, strangers_do_not_hurt)
+TEST_IN_WORLD(life, strangers_do_not_hurt, 2, false)
 {
-	struct world w;
 	struct coll_rng rng = {4711};
 	int fds[LISTENERS_MAX], silent[LISTENERS_MAX][SILENT], n;
 	struct sockaddr_storage at;
 	socklen_t len;
 	void *tx, *rx;
 
-	if (!world_open(&w, 2, false))
-		return;
 	n = find_listeners(fds);
 	printf("     %d listening sockets\n", n);
 	for (int k = 0; k < n; k++) {
@@ -416,27 +383,26 @@ TEST(life, strangers_do_not_hurt)
 		for (int g = 0; g < 10; g++)
 			throw_garbage(fds[k], &rng);
 	}
-	world_link(&w, 0, 1);
-	world_link(&w, 1, 0);
-	tx = channel(&w, 0, 1, COLL_DIR_SEND, key_of(1, 0, 0), 4096, 2);
-	rx = channel(&w, 1, 0, COLL_DIR_RECV, key_of(1, 0, 0), 4096, 2);
+	world_link(w, 0, 1);
+	world_link(w, 1, 0);
+	tx = channel(w, 0, 1, COLL_DIR_SEND, key_of(1, 0, 0), 4096, 2);
+	rx = channel(w, 1, 0, COLL_DIR_RECV, key_of(1, 0, 0), 4096, 2);
 	for (uint64_t i = 0; i < GARBAGE; i++) {
 		for (int k = 0; k < n; k++)
 			throw_garbage(fds[k], &rng);
-		send_one(&w, tx, 1, i, 1000);
-		recv_one(&w, rx, 1, i, 1000);
+		send_one(w, tx, 1, i, 1000);
+		recv_one(w, rx, 1, i, 1000);
 	}
 	for (int i = 0; i < 2; i++)
-		CHECK(atomic_load(&w.node[i]->downs) == 0);
+		CHECK(atomic_load(&w->node[i]->downs) == 0);
 	for (int k = 0; k < n; k++) {
 		for (int s = 0; s < SILENT; s++) {
 			if (silent[k][s] >= 0)
 				close(silent[k][s]);
 		}
 	}
-	w.t->channel_close(tx);
-	w.t->channel_close(rx);
-	world_close(&w);
+	w->t->channel_close(tx);
+	w->t->channel_close(rx);
 }
 
 /* A process that does not know the job's key gets no link; the right ones still do. */

@@ -118,30 +118,27 @@ static void settle_down(struct world *w, void *const *tx, void *const *rx, uint6
 	}
 }
 
-TEST(many, short_lived_communicators_leave_nothing)
+TEST_IN_WORLD(many, short_lived_communicators_leave_nothing, 2, true)
 {
 	struct holdings before = {0}, after = {0};
-	struct world w;
 	void *tx[2], *rx[2];
 	uint64_t i = 0;
 
-	if (!world_open(&w, 2, true))
-		return;
 	for (int k = 0; k < 2; k++) {
-		tx[k] = channel(&w, k, !k, COLL_DIR_SEND, key_of(1, 0, 0), LEN, 2);
-		rx[k] = channel(&w, !k, k, COLL_DIR_RECV, key_of(1, 0, 0), LEN, 2);
+		tx[k] = channel(w, k, !k, COLL_DIR_SEND, key_of(1, 0, 0), LEN, 2);
+		rx[k] = channel(w, !k, k, COLL_DIR_RECV, key_of(1, 0, 0), LEN, 2);
 	}
 	for (uint64_t c = 0; c < ROUNDS && atomic_load(&plain_failures) == 0; c++) {
 		if (c == WARM_UP)
 			before = take_stock();
-		short_life(&w, c, (enum way)(coll_mix64(c) % WAYS));
+		short_life(w, c, (enum way)(coll_mix64(c) % WAYS));
 		if (c % 16 == 0)
-			settle_down(&w, tx, rx, i++);
+			settle_down(w, tx, rx, i++);
 	}
 	for (int k = 0; k < 200; k++)
-		settle_down(&w, tx, rx, i++);
+		settle_down(w, tx, rx, i++);
 	/* What the service threads still have in hand is theirs for a moment. */
-	AWAIT_S(&w, (after = take_stock()).heap <= before.heap + HEAP_SLACK && after.shared <= before.shared, 5);
+	AWAIT_S(w, (after = take_stock()).heap <= before.heap + HEAP_SLACK && after.shared <= before.shared, 5);
 	printf("     %d communicators: %d descriptors, %d threads, %d mappings of %zu bytes, heap %zu and %zu bytes\n",
 	       ROUNDS, after.descriptors, after.threads, after.mappings, after.shared, before.heap, after.heap);
 	CHECK(after.descriptors <= before.descriptors, "%d descriptors, %d before", after.descriptors,
@@ -151,9 +148,8 @@ TEST(many, short_lived_communicators_leave_nothing)
 	CHECK(after.shared <= before.shared, "%zu bytes shared, %zu before", after.shared, before.shared);
 	CHECK(after.heap <= before.heap + HEAP_SLACK, "heap of %zu bytes, %zu before", after.heap, before.heap);
 	for (int k = 0; k < 2; k++) {
-		CHECK(atomic_load(&w.node[k]->downs) == 0);
-		w.t->channel_close(tx[k]);
-		w.t->channel_close(rx[k]);
+		CHECK(atomic_load(&w->node[k]->downs) == 0);
+		w->t->channel_close(tx[k]);
+		w->t->channel_close(rx[k]);
 	}
-	world_close(&w);
 }

@@ -103,15 +103,10 @@ static void exchange(struct world *w, uint64_t comm, bool page_aligned)
 	w->t->mem_free(w->node[1]->inst, &mem);
 }
 
-TEST(pushed, frames_come_where_they_are_wanted)
+TEST_IN_WORLD(pushed, frames_come_where_they_are_wanted, 2, true)
 {
-	struct world w;
-
-	if (!world_open(&w, 2, true))
-		return;
-	exchange(&w, 1, true);
-	exchange(&w, 2, false); /* parts of pages: never */
-	world_close(&w);
+	exchange(w, 1, true);
+	exchange(w, 2, false); /* parts of pages: never */
 }
 
 /* Until the peer knows the memory: then the answer is as it stays. */

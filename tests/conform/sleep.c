@@ -254,32 +254,28 @@ TEST(sleeping, woken_by_a_completion)
 }
 
 /* Frames that nobody asks for must not keep a sleeper awake for ever. */
-TEST(sleeping, a_frame_nobody_waits_for)
+TEST_IN_WORLD(sleeping, a_frame_nobody_waits_for, 2, true)
 {
-	struct world w;
 	void *tx, *rx, *idle_rx;
 	const void *p;
 	struct coll_frame got;
 	int refused = 0;
 
-	if (!world_open(&w, 2, true))
-		return;
-	tx = channel(&w, 0, 1, COLL_DIR_SEND, key_of(8, 0, 0), 64, 2);
-	rx = channel(&w, 1, 0, COLL_DIR_RECV, key_of(8, 0, 0), 64, 2);
-	idle_rx = channel(&w, 1, 0, COLL_DIR_RECV, key_of(8, 1, 0), 64, 2);
-	send_one(&w, tx, 1, 0, 8);
-	CHECK(AWAIT(&w, w.t->view(rx, &p, &got) == COLL_OK));
-	CHECK(w.t->view(idle_rx, &p, &got) == COLL_AGAIN);
+	tx = channel(w, 0, 1, COLL_DIR_SEND, key_of(8, 0, 0), 64, 2);
+	rx = channel(w, 1, 0, COLL_DIR_RECV, key_of(8, 0, 0), 64, 2);
+	idle_rx = channel(w, 1, 0, COLL_DIR_RECV, key_of(8, 1, 0), 64, 2);
+	send_one(w, tx, 1, 0, 8);
+	CHECK(AWAIT(w, w->t->view(rx, &p, &got) == COLL_OK));
+	CHECK(w->t->view(idle_rx, &p, &got) == COLL_AGAIN);
 	for (int i = 0; i < 100; i++) {
-		if (w.t->arm(w.node[1]->inst) == COLL_OK)
-			w.t->disarm(w.node[1]->inst);
+		if (w->t->arm(w->node[1]->inst) == COLL_OK)
+			w->t->disarm(w->node[1]->inst);
 		else
 			refused++;
-		w.t->progress(w.node[1]->inst);
+		w->t->progress(w->node[1]->inst);
 	}
 	CHECK(refused < 90, "arm refused %d times of 100 for a frame that is being viewed", refused);
-	w.t->channel_close(tx);
-	w.t->channel_close(rx);
-	w.t->channel_close(idle_rx);
-	world_close(&w);
+	w->t->channel_close(tx);
+	w->t->channel_close(rx);
+	w->t->channel_close(idle_rx);
 }

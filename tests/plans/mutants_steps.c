@@ -11,47 +11,41 @@
 enum { SITES = 16 /* per algorithm, size, form and mutant */, RANKS_MAX = 8 };
 
 /* Change step i of p (a private copy); false where the mutant does not apply. */
-typedef bool mutate_fn(struct coll_plan *p, uint32_t i);
+struct step_mutant;
+typedef bool mutate_fn(const struct step_mutant *m, struct coll_plan *p, uint32_t i);
+
+enum { LOGICAL = 1, FUSED = 2, ORDERED = 4, ANY = 0 };
+#define OP(name) (1u << COLL_STEP_##name)
+
+struct step_mutant {
+	const char *name;
+	mutate_fn *mutate;
+	int forms;    /* ORDERED: only where order is demanded */
+	unsigned ops; /* OP()s of steps that it applies to; ANY */
+	uint8_t flag; /* of lose_flag() */
+};
 
 static uint32_t lane_end(const struct coll_plan *p, uint32_t i)
 {
 	return p->lane_first[p->steps[i].lane + 1];
 }
 
-static bool drop_send(struct coll_plan *p, uint32_t i)
+static bool drop(const struct step_mutant *m, struct coll_plan *p, uint32_t i)
 {
-	if (p->steps[i].op != COLL_STEP_SEND)
-		return false;
 	mutant_drop(p, i);
 	return true;
 }
 
-static bool drop_receive(struct coll_plan *p, uint32_t i)
+static bool lose_flag(const struct step_mutant *m, struct coll_plan *p, uint32_t i)
 {
-	if (p->steps[i].op != COLL_STEP_RECV && p->steps[i].op != COLL_STEP_RECV_REDUCE)
+	if (!(p->steps[i].flags & m->flag))
 		return false;
-	mutant_drop(p, i);
-	return true;
-}
-
-static bool drop_copy(struct coll_plan *p, uint32_t i)
-{
-	if (p->steps[i].op != COLL_STEP_COPY)
-		return false;
-	mutant_drop(p, i);
-	return true;
-}
-
-static bool drop_reduce(struct coll_plan *p, uint32_t i)
-{
-	if (p->steps[i].op != COLL_STEP_REDUCE)
-		return false;
-	mutant_drop(p, i);
+	mutant_step(p, i)->flags &= (uint8_t)~m->flag;
 	return true;
 }
 
 /* One side of one step moves to the next chunk. */
-static bool shift_src(struct coll_plan *p, uint32_t i)
+static bool shift_src(const struct step_mutant *m, struct coll_plan *p, uint32_t i)
 {
 	struct coll_step *s = mutant_step(p, i);
 
@@ -62,7 +56,7 @@ static bool shift_src(struct coll_plan *p, uint32_t i)
 	return true;
 }
 
-static bool shift_dst(struct coll_plan *p, uint32_t i)
+static bool shift_dst(const struct step_mutant *m, struct coll_plan *p, uint32_t i)
 {
 	struct coll_step *s = mutant_step(p, i);
 
@@ -72,7 +66,7 @@ static bool shift_dst(struct coll_plan *p, uint32_t i)
 	return true;
 }
 
-static bool other_receiver(struct coll_plan *p, uint32_t i)
+static bool other_receiver(const struct step_mutant *m, struct coll_plan *p, uint32_t i)
 {
 	struct coll_step *s = mutant_step(p, i);
 
@@ -82,7 +76,7 @@ static bool other_receiver(struct coll_plan *p, uint32_t i)
 	return true;
 }
 
-static bool other_sender(struct coll_plan *p, uint32_t i)
+static bool other_sender(const struct step_mutant *m, struct coll_plan *p, uint32_t i)
 {
 	struct coll_step *s = mutant_step(p, i);
 
@@ -92,7 +86,7 @@ static bool other_sender(struct coll_plan *p, uint32_t i)
 	return true;
 }
 
-static bool drop_wait(struct coll_plan *p, uint32_t i)
+static bool drop_wait(const struct step_mutant *m, struct coll_plan *p, uint32_t i)
 {
 	if (!p->steps[i].wait_count)
 		return false;
@@ -100,7 +94,7 @@ static bool drop_wait(struct coll_plan *p, uint32_t i)
 	return true;
 }
 
-static bool shift_wait(struct coll_plan *p, uint32_t i)
+static bool shift_wait(const struct step_mutant *m, struct coll_plan *p, uint32_t i)
 {
 	if (!p->steps[i].wait_count)
 		return false;
@@ -108,7 +102,7 @@ static bool shift_wait(struct coll_plan *p, uint32_t i)
 	return true;
 }
 
-static bool wait_for_self(struct coll_plan *p, uint32_t i)
+static bool wait_for_self(const struct step_mutant *m, struct coll_plan *p, uint32_t i)
 {
 	struct coll_step *s = mutant_step(p, i);
 
@@ -117,7 +111,7 @@ static bool wait_for_self(struct coll_plan *p, uint32_t i)
 	return true;
 }
 
-static bool wait_other_lane(struct coll_plan *p, uint32_t i)
+static bool wait_other_lane(const struct step_mutant *m, struct coll_plan *p, uint32_t i)
 {
 	struct coll_step *s = mutant_step(p, i);
 
@@ -128,26 +122,15 @@ static bool wait_other_lane(struct coll_plan *p, uint32_t i)
 	return s->wait_count <= coll_lane_length(p, s->wait_lane) || s->wait_lane == s->lane;
 }
 
-static bool other_side(struct coll_plan *p, uint32_t i)
+static bool other_side(const struct step_mutant *m, struct coll_plan *p, uint32_t i)
 {
 	struct coll_step *s = mutant_step(p, i);
 
-	if (s->op != COLL_STEP_RECV_REDUCE && s->op != COLL_STEP_RECV_REDUCE_SEND &&
-	    s->op != COLL_STEP_RECV_REDUCE_COPY_SEND)
-		return false;
 	s->flags ^= COLL_STEP_INCOMING_LEFT;
 	return true;
 }
 
-static bool missing_final(struct coll_plan *p, uint32_t i)
-{
-	if (!(p->steps[i].flags & COLL_STEP_POST))
-		return false;
-	mutant_step(p, i)->flags &= (uint8_t)~COLL_STEP_POST;
-	return true;
-}
-
-static bool early_final(struct coll_plan *p, uint32_t i)
+static bool early_final(const struct step_mutant *m, struct coll_plan *p, uint32_t i)
 {
 	struct coll_step *s = mutant_step(p, i);
 
@@ -158,15 +141,7 @@ static bool early_final(struct coll_plan *p, uint32_t i)
 	return true;
 }
 
-static bool missing_scale(struct coll_plan *p, uint32_t i)
-{
-	if (!(p->steps[i].flags & COLL_STEP_PRE))
-		return false;
-	mutant_step(p, i)->flags &= (uint8_t)~COLL_STEP_PRE;
-	return true;
-}
-
-static bool double_scale(struct coll_plan *p, uint32_t i)
+static bool double_scale(const struct step_mutant *m, struct coll_plan *p, uint32_t i)
 {
 	struct coll_step *s = mutant_step(p, i);
 
@@ -176,7 +151,7 @@ static bool double_scale(struct coll_plan *p, uint32_t i)
 	return true;
 }
 
-static bool longer_run(struct coll_plan *p, uint32_t i)
+static bool longer_run(const struct step_mutant *m, struct coll_plan *p, uint32_t i)
 {
 	struct coll_step *s = mutant_step(p, i);
 
@@ -187,7 +162,7 @@ static bool longer_run(struct coll_plan *p, uint32_t i)
 	return s->op != COLL_STEP_COPY && s->op != COLL_STEP_REDUCE;
 }
 
-static bool shorter_run(struct coll_plan *p, uint32_t i)
+static bool shorter_run(const struct step_mutant *m, struct coll_plan *p, uint32_t i)
 {
 	struct coll_step *s = mutant_step(p, i);
 
@@ -197,7 +172,7 @@ static bool shorter_run(struct coll_plan *p, uint32_t i)
 	return true;
 }
 
-static bool wrong_stride(struct coll_plan *p, uint32_t i)
+static bool wrong_stride(const struct step_mutant *m, struct coll_plan *p, uint32_t i)
 {
 	struct coll_step *s = mutant_step(p, i);
 
@@ -207,7 +182,7 @@ static bool wrong_stride(struct coll_plan *p, uint32_t i)
 	return true;
 }
 
-static bool wrong_group(struct coll_plan *p, uint32_t i)
+static bool wrong_group(const struct step_mutant *m, struct coll_plan *p, uint32_t i)
 {
 	struct coll_step *s = mutant_step(p, i);
 
@@ -217,23 +192,11 @@ static bool wrong_group(struct coll_plan *p, uint32_t i)
 	return true;
 }
 
-static bool lost_wrap(struct coll_plan *p, uint32_t i)
-{
-	struct coll_step *s = mutant_step(p, i);
-
-	if (!(s->flags & COLL_STEP_WRAP))
-		return false;
-	s->flags &= (uint8_t)~COLL_STEP_WRAP;
-	return true;
-}
-
 /* Two frames of one channel that carry different chunks change places. */
-static bool swap_frames(struct coll_plan *p, uint32_t i)
+static bool swap_frames(const struct step_mutant *m, struct coll_plan *p, uint32_t i)
 {
 	struct coll_step *a = mutant_step(p, i);
 
-	if (a->op != COLL_STEP_SEND)
-		return false;
 	for (uint32_t j = i + 1; j < lane_end(p, i); j++) {
 		struct coll_step *b = mutant_step(p, j);
 
@@ -250,7 +213,7 @@ static bool swap_frames(struct coll_plan *p, uint32_t i)
 	return false;
 }
 
-static bool swap_sources(struct coll_plan *p, uint32_t i)
+static bool swap_sources(const struct step_mutant *m, struct coll_plan *p, uint32_t i)
 {
 	struct coll_step *s = mutant_step(p, i);
 
@@ -262,7 +225,7 @@ static bool swap_sources(struct coll_plan *p, uint32_t i)
 }
 
 /* `in` is read where the partial result in `out` was meant. */
-static bool raw_for_partial(struct coll_plan *p, uint32_t i)
+static bool raw_for_partial(const struct step_mutant *m, struct coll_plan *p, uint32_t i)
 {
 	struct coll_step *s = mutant_step(p, i);
 
@@ -274,9 +237,9 @@ static bool raw_for_partial(struct coll_plan *p, uint32_t i)
 	return true;
 }
 
-static bool one_input_less(struct coll_plan *p, uint32_t i)
+static bool one_input_less(const struct step_mutant *m, struct coll_plan *p, uint32_t i)
 {
-	if (p->steps[i].op != COLL_STEP_REDUCE || p->steps[i].stride < 2)
+	if (p->steps[i].stride < 2)
 		return false;
 	mutant_step(p, i)->stride--;
 	if (p->steps[i].group != COLL_NO_SPLICE && p->steps[i].group > p->steps[i].stride)
@@ -284,17 +247,17 @@ static bool one_input_less(struct coll_plan *p, uint32_t i)
 	return true;
 }
 
-static bool wrong_splice(struct coll_plan *p, uint32_t i)
+static bool wrong_splice(const struct step_mutant *m, struct coll_plan *p, uint32_t i)
 {
 	struct coll_step *s = mutant_step(p, i);
 
-	if (s->op != COLL_STEP_REDUCE || s->group == COLL_NO_SPLICE)
+	if (s->group == COLL_NO_SPLICE)
 		return false;
 	s->group = (uint16_t)((s->group + 1u) % (s->stride + 1));
 	return true;
 }
 
-static bool small_extent(struct coll_plan *p, uint32_t i)
+static bool small_extent(const struct step_mutant *m, struct coll_plan *p, uint32_t i)
 {
 	if (i >= p->nscratch || !p->scratch[i].count)
 		return false;
@@ -302,7 +265,7 @@ static bool small_extent(struct coll_plan *p, uint32_t i)
 	return true;
 }
 
-static bool small_table(struct coll_plan *p, uint32_t i)
+static bool small_table(const struct step_mutant *m, struct coll_plan *p, uint32_t i)
 {
 	if (i || !p->max_in_flight)
 		return false;
@@ -310,7 +273,7 @@ static bool small_table(struct coll_plan *p, uint32_t i)
 	return true;
 }
 
-static bool small_frames(struct coll_plan *p, uint32_t i)
+static bool small_frames(const struct step_mutant *m, struct coll_plan *p, uint32_t i)
 {
 	if (i || p->max_run < 2)
 		return false;
@@ -320,15 +283,13 @@ static bool small_frames(struct coll_plan *p, uint32_t i)
 
 /* ---- Step mutants of lowering ---- */
 
-static bool lost_store(struct coll_plan *p, uint32_t i)
+static bool lost_store(const struct step_mutant *m, struct coll_plan *p, uint32_t i)
 {
-	if (p->steps[i].op != COLL_STEP_RECV_REDUCE_COPY_SEND)
-		return false;
 	mutant_step(p, i)->op = COLL_STEP_RECV_REDUCE_SEND;
 	return true;
 }
 
-static bool lost_forward(struct coll_plan *p, uint32_t i)
+static bool lost_forward(const struct step_mutant *m, struct coll_plan *p, uint32_t i)
 {
 	struct coll_step *s = mutant_step(p, i);
 
@@ -339,27 +300,25 @@ static bool lost_forward(struct coll_plan *p, uint32_t i)
 }
 
 /* What arrives is forwarded, what was to be added to it is not. */
-static bool lost_reduction(struct coll_plan *p, uint32_t i)
+static bool lost_reduction(const struct step_mutant *m, struct coll_plan *p, uint32_t i)
 {
 	struct coll_step *s = mutant_step(p, i);
 
-	if (s->op != COLL_STEP_RECV_REDUCE_COPY_SEND)
-		return false;
 	s->op = COLL_STEP_RECV_COPY_SEND;
 	s->flags &= (uint8_t) ~(COLL_STEP_PRE | COLL_STEP_POST);
 	return true;
 }
 
-static bool arm_touched(struct coll_plan *p, uint32_t i)
+static bool arm_touched(const struct step_mutant *m, struct coll_plan *p, uint32_t i)
 {
-	if (p->steps[i].op != COLL_STEP_RECV || p->steps[i].flags & COLL_STEP_ARM)
+	if (p->steps[i].flags & COLL_STEP_ARM)
 		return false;
 	mutant_step(p, i)->flags |= COLL_STEP_ARM;
 	return true;
 }
 
 /* The second half of a pair is fused with the receive before the right one. */
-static bool fused_too_early(struct coll_plan *p, uint32_t i)
+static bool fused_too_early(const struct step_mutant *m, struct coll_plan *p, uint32_t i)
 {
 	struct coll_step *a = mutant_step(p, i), *b = a + 1;
 
@@ -373,7 +332,7 @@ static bool fused_too_early(struct coll_plan *p, uint32_t i)
 }
 
 /* A wait that the draft recomputed gets back a count of before the fusion. */
-static bool wait_not_remapped(struct coll_plan *p, uint32_t i)
+static bool wait_not_remapped(const struct step_mutant *m, struct coll_plan *p, uint32_t i)
 {
 	struct coll_step *s = mutant_step(p, i);
 	uint32_t fused = 0;
@@ -388,17 +347,11 @@ static bool wait_not_remapped(struct coll_plan *p, uint32_t i)
 	       (s->wait_lane == s->lane ? i - p->lane_first[s->lane] : coll_lane_length(p, s->wait_lane));
 }
 
-enum { LOGICAL = 1, FUSED = 2, ORDERED = 4 };
-
-static const struct step_mutant {
-	const char *name;
-	mutate_fn *mutate;
-	int forms; /* ORDERED: only where order is demanded */
-} step_mutants[] = {
-        {"a send is missing", drop_send, LOGICAL | FUSED},
-        {"a receive is missing", drop_receive, LOGICAL | FUSED},
-        {"a copy is missing", drop_copy, LOGICAL | FUSED},
-        {"an n-input reduction is missing", drop_reduce, LOGICAL | FUSED},
+static const struct step_mutant step_mutants[] = {
+        {"a send is missing", drop, LOGICAL | FUSED, OP(SEND)},
+        {"a receive is missing", drop, LOGICAL | FUSED, OP(RECV) | OP(RECV_REDUCE)},
+        {"a copy is missing", drop, LOGICAL | FUSED, OP(COPY)},
+        {"an n-input reduction is missing", drop, LOGICAL | FUSED, OP(REDUCE)},
         {"a step reads the next chunk", shift_src, LOGICAL | FUSED},
         {"a step writes the next chunk", shift_dst, LOGICAL | FUSED},
         {"a frame goes to another peer", other_receiver, LOGICAL | FUSED},
@@ -407,28 +360,29 @@ static const struct step_mutant {
         {"a wait counts one step too few", shift_wait, LOGICAL | FUSED},
         {"a step waits for itself", wait_for_self, LOGICAL | FUSED},
         {"a wait names another lane", wait_other_lane, LOGICAL | FUSED},
-        {"the incoming operand is on the other side", other_side, LOGICAL | FUSED | ORDERED},
-        {"the last reduction is not final", missing_final, LOGICAL | FUSED},
+        {"the incoming operand is on the other side", other_side, LOGICAL | FUSED | ORDERED,
+         OP(RECV_REDUCE) | OP(RECV_REDUCE_SEND) | OP(RECV_REDUCE_COPY_SEND)},
+        {"the last reduction is not final", lose_flag, LOGICAL | FUSED, ANY, COLL_STEP_POST},
         {"a partial result is called final", early_final, LOGICAL},
-        {"a contribution is not pre-scaled", missing_scale, LOGICAL | FUSED},
+        {"a contribution is not pre-scaled", lose_flag, LOGICAL | FUSED, ANY, COLL_STEP_PRE},
         {"a partial result is pre-scaled", double_scale, LOGICAL | FUSED},
         {"a run is one chunk longer", longer_run, LOGICAL | FUSED},
         {"a run is one chunk shorter", shorter_run, LOGICAL | FUSED},
         {"a stride is off by one", wrong_stride, LOGICAL | FUSED},
         {"a run with gaps has none", wrong_group, LOGICAL | FUSED},
-        {"a run that wraps does not", lost_wrap, LOGICAL | FUSED},
-        {"two frames of a channel change places", swap_frames, LOGICAL},
+        {"a run that wraps does not", lose_flag, LOGICAL | FUSED, ANY, COLL_STEP_WRAP},
+        {"two frames of a channel change places", swap_frames, LOGICAL, OP(SEND)},
         {"a step reads the next scratch buffer", swap_sources, LOGICAL | FUSED},
         {"the raw contribution stands for the partial result", raw_for_partial, LOGICAL | FUSED},
-        {"an n-input reduction leaves one out", one_input_less, LOGICAL | FUSED},
-        {"the own contribution is in the wrong place", wrong_splice, LOGICAL | FUSED | ORDERED},
+        {"an n-input reduction leaves one out", one_input_less, LOGICAL | FUSED, OP(REDUCE)},
+        {"the own contribution is in the wrong place", wrong_splice, LOGICAL | FUSED | ORDERED, OP(REDUCE)},
         {"a scratch buffer is one chunk too small", small_extent, LOGICAL | FUSED},
         {"the table of sends in flight is too small", small_table, LOGICAL | FUSED},
         {"the longest frame is longer than said", small_frames, LOGICAL | FUSED},
-        {"lowering drops a store that is needed", lost_store, FUSED},
+        {"lowering drops a store that is needed", lost_store, FUSED, OP(RECV_REDUCE_COPY_SEND)},
         {"lowering drops a send", lost_forward, FUSED},
-        {"lowering drops a reduction", lost_reduction, FUSED},
-        {"lowering arms a receive too early", arm_touched, FUSED},
+        {"lowering drops a reduction", lost_reduction, FUSED, OP(RECV_REDUCE_COPY_SEND)},
+        {"lowering arms a receive too early", arm_touched, FUSED, OP(RECV)},
         {"lowering fuses across a dependency", fused_too_early, FUSED},
         {"lowering leaves a wait's count as it was", wait_not_remapped, FUSED},
 };
@@ -442,7 +396,7 @@ static void try_site(const struct step_mutant *m, struct plan_set *set, bool fus
 	char why[256] = "";
 
 	REQUIRE(coll_plan_copy(original, &copy) == COLL_OK);
-	if (m->mutate(copy, i)) {
+	if ((m->ops == ANY || m->ops >> copy->steps[i].op & 1) && m->mutate(m, copy, i)) {
 		t->tried++;
 		*slot = copy;
 		if (mutant_refused(set, fused, why, sizeof(why))) {
