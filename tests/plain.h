@@ -53,6 +53,19 @@
 	}                                           \
 	static void suite##_##name##_between(void)
 
+/* The same with a variable of its own, which the test has the address of. */
+#define TEST_WITH(suite, name, type, variable, before, after) \
+	static void suite##_##name##_with(type *variable);    \
+	TEST(suite, name)                                     \
+	{                                                     \
+		type variable;                                \
+                                                              \
+		before;                                       \
+		suite##_##name##_with(&variable);             \
+		after;                                        \
+	}                                                     \
+	static void suite##_##name##_with(type *variable)
+
 /* One failed check: where, the source text of the check, and its message. */
 static inline void plain_fail(const char *file, int line, const char *text, const char *fmt, ...)
         __attribute__((format(printf, 4, 5)));

@@ -83,130 +83,115 @@ static void check_replaced(const struct place *p, const char *what)
 	CHECK(access(p->path_new, F_OK) != 0, "%s: a file is left", what);
 }
 
-TEST(digest_cache, comes_back)
+#define PLACE_TEST(suite, name) TEST_WITH(suite, name, struct place, p, REQUIRE(begin(&p)), end(&p))
+
+PLACE_TEST(digest_cache, comes_back)
 {
 	struct coll_digest d, again;
-	struct place p;
 	struct stat st;
 
-	REQUIRE(begin(&p));
-	CHECK(!obtain(&p, &d));
-	CHECK(obtain(&p, &again) && atomic_load(&made) == 1);
+	CHECK(!obtain(p, &d));
+	CHECK(obtain(p, &again) && atomic_load(&made) == 1);
 	CHECK(again.len_bytes == d.len_bytes && again.hash == d.hash && memcmp(again.bytes, d.bytes, d.len_bytes) == 0);
-	CHECK(stat(p.path, &st) == 0 && (st.st_mode & 0777) == 0600 && st.st_size <= HEADER_BYTES + COLL_DIGEST_MAX);
-	CHECK(!coll_digest_cache_read(p.path, KEY + 1, &d), "a file of another key");
-	CHECK(!coll_digest_cache_obtain(p.path, KEY + 1, WAIT_MS, make, NULL, &d) && atomic_load(&made) == 2);
-	CHECK(coll_digest_cache_read(p.path, KEY + 1, &d) && !coll_digest_cache_read(p.path, KEY, &d), "not replaced");
-	end(&p);
+	CHECK(stat(p->path, &st) == 0 && (st.st_mode & 0777) == 0600 && st.st_size <= HEADER_BYTES + COLL_DIGEST_MAX);
+	CHECK(!coll_digest_cache_read(p->path, KEY + 1, &d), "a file of another key");
+	CHECK(!coll_digest_cache_obtain(p->path, KEY + 1, WAIT_MS, make, NULL, &d) && atomic_load(&made) == 2);
+	CHECK(coll_digest_cache_read(p->path, KEY + 1, &d) && !coll_digest_cache_read(p->path, KEY, &d),
+	      "not replaced");
 }
 
-TEST(digest_cache, damaged_files_are_replaced)
+PLACE_TEST(digest_cache, damaged_files_are_replaced)
 {
 	struct coll_digest d;
-	struct place p;
 	struct stat st;
 
-	REQUIRE(begin(&p));
-	CHECK(!obtain(&p, &d));
-	REQUIRE(stat(p.path, &st) == 0);
+	CHECK(!obtain(p, &d));
+	REQUIRE(stat(p->path, &st) == 0);
 	for (off_t at = 0; at < st.st_size; at++) {
-		const int fd = open(p.path, O_RDWR);
+		const int fd = open(p->path, O_RDWR);
 		char c;
 
 		REQUIRE(fd >= 0 && pread(fd, &c, 1, at) == 1);
 		c ^= 0x10;
 		CHECK(pwrite(fd, &c, 1, at) == 1);
 		close(fd);
-		check_replaced(&p, "a byte is changed");
+		check_replaced(p, "a byte is changed");
 	}
 	for (off_t len = 0; len < st.st_size; len++) {
-		CHECK(truncate(p.path, len) == 0);
-		check_replaced(&p, "truncated");
+		CHECK(truncate(p->path, len) == 0);
+		check_replaced(p, "truncated");
 	}
-	CHECK(truncate(p.path, st.st_size + 1) == 0);
-	check_replaced(&p, "too long");
-	CHECK(truncate(p.path, (off_t)1 << 40) == 0);
-	check_replaced(&p, "huge");
-	end(&p);
+	CHECK(truncate(p->path, st.st_size + 1) == 0);
+	check_replaced(p, "too long");
+	CHECK(truncate(p->path, (off_t)1 << 40) == 0);
+	check_replaced(p, "huge");
 }
 
-TEST(digest_cache, only_own_regular_files_count)
+PLACE_TEST(digest_cache, only_own_regular_files_count)
 {
 	struct coll_digest d;
-	struct place p;
 	char other[100];
 
-	REQUIRE(begin(&p));
-	CHECK(!obtain(&p, &d));
-	CHECK(chmod(p.path, 0620) == 0);
-	check_replaced(&p, "its group may write");
-	CHECK(chmod(p.path, 0602) == 0);
-	check_replaced(&p, "others may write");
-	snprintf(other, sizeof(other), "%s/other", p.folder);
-	CHECK(rename(p.path, other) == 0 && symlink(other, p.path) == 0);
-	check_replaced(&p, "a symbolic link");
+	CHECK(!obtain(p, &d));
+	CHECK(chmod(p->path, 0620) == 0);
+	check_replaced(p, "its group may write");
+	CHECK(chmod(p->path, 0602) == 0);
+	check_replaced(p, "others may write");
+	snprintf(other, sizeof(other), "%s/other", p->folder);
+	CHECK(rename(p->path, other) == 0 && symlink(other, p->path) == 0);
+	check_replaced(p, "a symbolic link");
 	CHECK(unlink(other) == 0);
-	CHECK(unlink(p.path) == 0 && mkfifo(p.path, 0600) == 0);
-	check_replaced(&p, "a FIFO");
+	CHECK(unlink(p->path) == 0 && mkfifo(p->path, 0600) == 0);
+	check_replaced(p, "a FIFO");
 	if (geteuid() == 0) {
-		CHECK(chown(p.path, 1234, 1234) == 0);
-		check_replaced(&p, "another user's");
+		CHECK(chown(p->path, 1234, 1234) == 0);
+		check_replaced(p, "another user's");
 	}
 	/* What cannot be replaced: the digest is made, and nothing else happens. */
-	CHECK(unlink(p.path) == 0 && mkdir(p.path, 0700) == 0);
-	CHECK(!obtain(&p, &d) && d.len_bytes > 0 && access(p.path_new, F_OK) != 0);
-	end(&p);
+	CHECK(unlink(p->path) == 0 && mkdir(p->path, 0700) == 0);
+	CHECK(!obtain(p, &d) && d.len_bytes > 0 && access(p->path_new, F_OK) != 0);
 }
 
-TEST(digest_cache, a_lock_file_of_another_kind_is_not_written)
+PLACE_TEST(digest_cache, a_lock_file_of_another_kind_is_not_written)
 {
 	struct coll_digest d;
-	struct place p;
 	struct stat st;
 	char other[100];
 	int fd;
 
-	REQUIRE(begin(&p));
-	snprintf(other, sizeof(other), "%s/other", p.folder);
+	snprintf(other, sizeof(other), "%s/other", p->folder);
 	fd = open(other, O_WRONLY | O_CREAT, 0600);
 	REQUIRE(fd >= 0);
 	close(fd);
-	CHECK(symlink(other, p.path_new) == 0);
-	CHECK(!obtain(&p, &d) && d.len_bytes > 0);
+	CHECK(symlink(other, p->path_new) == 0);
+	CHECK(!obtain(p, &d) && d.len_bytes > 0);
 	CHECK(stat(other, &st) == 0 && st.st_size == 0);
-	CHECK(access(p.path, F_OK) != 0);
+	CHECK(access(p->path, F_OK) != 0);
 	/* Where the system lets users link to files that are not theirs. */
-	CHECK(unlink(p.path_new) == 0 && link(other, p.path_new) == 0);
-	CHECK(!obtain(&p, &d) && d.len_bytes > 0);
+	CHECK(unlink(p->path_new) == 0 && link(other, p->path_new) == 0);
+	CHECK(!obtain(p, &d) && d.len_bytes > 0);
 	CHECK(stat(other, &st) == 0 && st.st_size == 0, "a file of ours that others have linked to is written");
-	CHECK(access(p.path, F_OK) != 0);
+	CHECK(access(p->path, F_OK) != 0);
 	CHECK(unlink(other) == 0);
-	end(&p);
 }
 
-TEST(digest_cache, what_a_dead_process_left_is_used)
+PLACE_TEST(digest_cache, what_a_dead_process_left_is_used)
 {
-	struct place p;
 	int fd;
 
-	REQUIRE(begin(&p));
-	fd = open(p.path_new, O_WRONLY | O_CREAT, 0600);
+	fd = open(p->path_new, O_WRONLY | O_CREAT, 0600);
 	REQUIRE(fd >= 0);
 	CHECK(write(fd, "coll", 4) == 4);
 	close(fd);
-	check_replaced(&p, "half a file");
-	end(&p);
+	check_replaced(p, "half a file");
 }
 
-TEST(digest_cache, poor_digests_are_not_kept)
+PLACE_TEST(digest_cache, poor_digests_are_not_kept)
 {
 	struct coll_digest d;
-	struct place p;
 
-	REQUIRE(begin(&p));
-	CHECK(!coll_digest_cache_obtain(p.path, KEY, WAIT_MS, make_poor, NULL, &d) && d.len_bytes > 0);
-	CHECK(access(p.path, F_OK) != 0 && access(p.path_new, F_OK) != 0);
-	end(&p);
+	CHECK(!coll_digest_cache_obtain(p->path, KEY, WAIT_MS, make_poor, NULL, &d) && d.len_bytes > 0);
+	CHECK(access(p->path, F_OK) != 0 && access(p->path_new, F_OK) != 0);
 }
 
 struct waiter {
@@ -223,16 +208,14 @@ static void *wait_for_digest(void *arg)
 	return NULL;
 }
 
-TEST(digest_cache, one_of_many_makes_it)
+PLACE_TEST(digest_cache, one_of_many_makes_it)
 {
 	static struct waiter w[THREADS];
 	pthread_t t[THREADS];
-	struct place p;
 	int cached = 0;
 
-	REQUIRE(begin(&p));
 	for (int i = 0; i < THREADS; i++) {
-		w[i].p = &p;
+		w[i].p = p;
 		REQUIRE(pthread_create(&t[i], NULL, wait_for_digest, &w[i]) == 0);
 	}
 	for (int i = 0; i < THREADS; i++) {
@@ -242,22 +225,18 @@ TEST(digest_cache, one_of_many_makes_it)
 	}
 	CHECK(atomic_load(&made) == 1 && cached == THREADS - 1, "%d made, %d from the file", atomic_load(&made),
 	      cached);
-	end(&p);
 }
 
-TEST(digest_cache, nobody_waits_for_ever)
+PLACE_TEST(digest_cache, nobody_waits_for_ever)
 {
 	struct coll_digest d;
-	struct place p;
 	int fd;
 
-	REQUIRE(begin(&p));
-	fd = open(p.path_new, O_WRONLY | O_CREAT, 0600);
+	fd = open(p->path_new, O_WRONLY | O_CREAT, 0600);
 	REQUIRE(fd >= 0 && flock(fd, LOCK_EX) == 0);
-	CHECK(!coll_digest_cache_obtain(p.path, KEY, 1, make, NULL, &d) && d.len_bytes > 0);
-	CHECK(access(p.path, F_OK) != 0, "written without the lock");
+	CHECK(!coll_digest_cache_obtain(p->path, KEY, 1, make, NULL, &d) && d.len_bytes > 0);
+	CHECK(access(p->path, F_OK) != 0, "written without the lock");
 	close(fd);
-	end(&p);
 }
 
 /* The key of a process in a new network namespace, which ends; 0: not permitted. */

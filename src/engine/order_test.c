@@ -70,42 +70,40 @@ static bool right(const struct pair_of_ranks *p, int op)
 	return true;
 }
 
-TEST(follow, a_lane_begins_when_the_one_before_has_left_it)
+#define PAIR_OF_RANKS_TEST(suite, name) \
+	TEST_WITH(suite, name, struct pair_of_ranks, p, REQUIRE(set_up(&p)), tear_down(&p))
+
+PAIR_OF_RANKS_TEST(follow, a_lane_begins_when_the_one_before_has_left_it)
 {
-	struct pair_of_ranks p;
 	struct coll_run_where where;
 	bool moved;
 
-	REQUIRE(set_up(&p));
-	CHECK(begin(&p, 0, 0, 1, NULL) == COLL_OK);
-	CHECK(begin(&p, 0, 1, 2, p.runs[0][0]) == COLL_OK);
-	CHECK(!coll_run_left(p.runs[0][0], 0, 0));
-	CHECK(coll_run_left(p.runs[0][0], 0, 1), "its only window is 0");
-	CHECK(coll_run_left(p.runs[0][0], 7, 0), "it has no such lane");
-	CHECK(!coll_run_left(p.runs[0][1], 0, 0));
+	CHECK(begin(p, 0, 0, 1, NULL) == COLL_OK);
+	CHECK(begin(p, 0, 1, 2, p->runs[0][0]) == COLL_OK);
+	CHECK(!coll_run_left(p->runs[0][0], 0, 0));
+	CHECK(coll_run_left(p->runs[0][0], 0, 1), "its only window is 0");
+	CHECK(coll_run_left(p->runs[0][0], 7, 0), "it has no such lane");
+	CHECK(!coll_run_left(p->runs[0][1], 0, 0));
 	/* The second window of the second operation is free, the first is not: one SEND. */
-	CHECK(coll_run_poll(p.runs[0][1], &moved) == COLL_AGAIN);
+	CHECK(coll_run_poll(p->runs[0][1], &moved) == COLL_AGAIN);
 	CHECK(moved);
-	CHECK(coll_run_stats(p.runs[0][1])->steps == 1, "%d", (int)coll_run_stats(p.runs[0][1])->steps);
-	CHECK(coll_run_poll(p.runs[0][1], &moved) == COLL_AGAIN);
+	CHECK(coll_run_stats(p->runs[0][1])->steps == 1, "%d", (int)coll_run_stats(p->runs[0][1])->steps);
+	CHECK(coll_run_poll(p->runs[0][1], &moved) == COLL_AGAIN);
 	CHECK(!moved);
-	coll_run_where(p.runs[0][1], &where);
+	coll_run_where(p->runs[0][1], &where);
 	CHECK(where.behind);
 	CHECK(where.peer == -1 || where.peer == 1, "%d", where.peer);
-	coll_run_where(p.runs[0][0], &where);
+	coll_run_where(p->runs[0][0], &where);
 	CHECK(!where.behind);
-	tear_down(&p);
 }
 
-TEST(follow, operations_retire_in_order)
+PAIR_OF_RANKS_TEST(follow, operations_retire_in_order)
 {
-	struct pair_of_ranks p;
 	uint32_t ended = 0;
 
-	REQUIRE(set_up(&p));
 	for (int op = 0; op < OPS; op++)
 		for (int rank = 0; rank < 2; rank++)
-			CHECK(begin(&p, rank, op, 1 + (uint32_t)op, op ? p.runs[rank][op - 1] : NULL) == COLL_OK);
+			CHECK(begin(p, rank, op, 1 + (uint32_t)op, op ? p->runs[rank][op - 1] : NULL) == COLL_OK);
 	/* The last is polled first. */
 	for (int epoch = 0; epoch < 1000 && ended != 0x77; epoch++)
 		for (int i = 0; i < 2 * 4; i++) {
@@ -114,7 +112,7 @@ TEST(follow, operations_retire_in_order)
 
 			if (op < 0)
 				continue;
-			status = coll_run_poll(p.runs[rank][op], NULL);
+			status = coll_run_poll(p->runs[rank][op], NULL);
 			CHECK(status == COLL_OK || status == COLL_AGAIN, "%s", coll_status_string(status));
 			if (status == COLL_OK)
 				ended |= 1u << (4 * rank + op);
@@ -123,81 +121,70 @@ TEST(follow, operations_retire_in_order)
 		}
 	CHECK(ended == 0x77, "%x", ended);
 	for (int op = 0; op < OPS; op++)
-		CHECK(right(&p, op), "operation %d", op);
-	tear_down(&p);
+		CHECK(right(p, op), "operation %d", op);
 }
 
-TEST(follow, what_has_no_bytes_waits_its_turn)
+PAIR_OF_RANKS_TEST(follow, what_has_no_bytes_waits_its_turn)
 {
-	struct pair_of_ranks p;
 	struct coll_job empty = {.elem_bytes = 8, .tile = 4, .windows = 1, .sequence = 2};
 
-	REQUIRE(set_up(&p));
-	empty.plan = p.ring.fused[0];
-	empty.after = p.runs[0][0];
-	CHECK(begin(&p, 0, 0, 1, NULL) == COLL_OK);
-	CHECK(coll_run_start(p.runs[0][1], &p.w.ranks[0].fabric, &empty) == COLL_OK);
-	CHECK(coll_run_poll(p.runs[0][1], NULL) == COLL_AGAIN);
-	CHECK(begin(&p, 1, 0, 1, NULL) == COLL_OK);
+	empty.plan = p->ring.fused[0];
+	empty.after = p->runs[0][0];
+	CHECK(begin(p, 0, 0, 1, NULL) == COLL_OK);
+	CHECK(coll_run_start(p->runs[0][1], &p->w.ranks[0].fabric, &empty) == COLL_OK);
+	CHECK(coll_run_poll(p->runs[0][1], NULL) == COLL_AGAIN);
+	CHECK(begin(p, 1, 0, 1, NULL) == COLL_OK);
 	for (int epoch = 0; epoch < 100; epoch++)
 		for (int rank = 0; rank < 2; rank++)
-			coll_run_poll(p.runs[rank][0], NULL);
-	CHECK(coll_run_poll(p.runs[0][1], NULL) == COLL_OK);
-	tear_down(&p);
+			coll_run_poll(p->runs[rank][0], NULL);
+	CHECK(coll_run_poll(p->runs[0][1], NULL) == COLL_OK);
 }
 
-TEST(follow, a_failure_is_passed_on_and_the_runs_are_good_for_another_job)
+PAIR_OF_RANKS_TEST(follow, a_failure_is_passed_on_and_the_runs_are_good_for_another_job)
 {
-	struct pair_of_ranks p;
 	uint64_t frames;
 
-	REQUIRE(set_up(&p));
 	for (int op = 0; op < OPS; op++)
-		CHECK(begin(&p, 0, op, 2, op ? p.runs[0][op - 1] : NULL) == COLL_OK);
-	CHECK(coll_run_poll(p.runs[0][0], NULL) == COLL_AGAIN);
-	frames = coll_run_stats(p.runs[0][1])->frames_sent;
-	coll_run_cancel(p.runs[0][0], COLL_ERR_PEER_DEAD);
+		CHECK(begin(p, 0, op, 2, op ? p->runs[0][op - 1] : NULL) == COLL_OK);
+	CHECK(coll_run_poll(p->runs[0][0], NULL) == COLL_AGAIN);
+	frames = coll_run_stats(p->runs[0][1])->frames_sent;
+	coll_run_cancel(p->runs[0][0], COLL_ERR_PEER_DEAD);
 	/* As yet only the first is cancelled: the others hear it from their predecessors. */
-	CHECK(coll_run_poll(p.runs[0][1], NULL) == COLL_ERR_PEER_DEAD);
-	CHECK(coll_run_poll(p.runs[0][2], NULL) == COLL_ERR_PEER_DEAD);
-	CHECK(coll_run_stats(p.runs[0][1])->frames_sent == frames);
-	CHECK(coll_run_poll(p.runs[0][0], NULL) == COLL_ERR_PEER_DEAD, "an error stays");
-	sim_world_close(&p.w, 0);
-	sim_world_close(&p.w, 1);
+	CHECK(coll_run_poll(p->runs[0][1], NULL) == COLL_ERR_PEER_DEAD);
+	CHECK(coll_run_poll(p->runs[0][2], NULL) == COLL_ERR_PEER_DEAD);
+	CHECK(coll_run_stats(p->runs[0][1])->frames_sent == frames);
+	CHECK(coll_run_poll(p->runs[0][0], NULL) == COLL_ERR_PEER_DEAD, "an error stays");
+	sim_world_close(&p->w, 0);
+	sim_world_close(&p->w, 1);
 	for (int op = 0; op < OPS; op++)
-		coll_run_cancel(p.runs[0][op], COLL_ERR_ABORTED);
-	CHECK(coll_run_poll(p.runs[0][1], NULL) == COLL_ERR_PEER_DEAD, "the first error stays");
-	CHECK(!coll_run_awaits_progress(p.runs[0][0]));
+		coll_run_cancel(p->runs[0][op], COLL_ERR_ABORTED);
+	CHECK(coll_run_poll(p->runs[0][1], NULL) == COLL_ERR_PEER_DEAD, "the first error stays");
+	CHECK(!coll_run_awaits_progress(p->runs[0][0]));
 	for (int rank = 0; rank < 2; rank++)
-		CHECK(begin(&p, rank, 0, 2, NULL) == COLL_OK);
+		CHECK(begin(p, rank, 0, 2, NULL) == COLL_OK);
 	for (int epoch = 0; epoch < 100; epoch++)
 		for (int rank = 0; rank < 2; rank++)
-			coll_run_poll(p.runs[rank][0], NULL);
-	CHECK(coll_run_poll(p.runs[0][0], NULL) == COLL_OK);
-	CHECK(right(&p, 0));
-	tear_down(&p);
+			coll_run_poll(p->runs[rank][0], NULL);
+	CHECK(coll_run_poll(p->runs[0][0], NULL) == COLL_OK);
+	CHECK(right(p, 0));
 }
 
-TEST(follow, a_run_that_was_started_again_has_retired)
+PAIR_OF_RANKS_TEST(follow, a_run_that_was_started_again_has_retired)
 {
-	struct pair_of_ranks p;
-
-	REQUIRE(set_up(&p));
 	for (int rank = 0; rank < 2; rank++)
-		CHECK(begin(&p, rank, 0, 2, NULL) == COLL_OK);
+		CHECK(begin(p, rank, 0, 2, NULL) == COLL_OK);
 	/* The second is told to follow the first, and not polled before the first is in use again. */
-	CHECK(begin(&p, 0, 1, 2, p.runs[0][0]) == COLL_OK);
+	CHECK(begin(p, 0, 1, 2, p->runs[0][0]) == COLL_OK);
 	for (int epoch = 0; epoch < 100; epoch++)
 		for (int rank = 0; rank < 2; rank++)
-			coll_run_poll(p.runs[rank][0], NULL);
-	CHECK(begin(&p, 1, 1, 2, NULL) == COLL_OK);
-	coll_run_restart(p.runs[0][0], p.in[0][2], p.out[0][2], 3);
-	coll_run_follow(p.runs[0][0], p.runs[0][1]);
+			coll_run_poll(p->runs[rank][0], NULL);
+	CHECK(begin(p, 1, 1, 2, NULL) == COLL_OK);
+	coll_run_restart(p->runs[0][0], p->in[0][2], p->out[0][2], 3);
+	coll_run_follow(p->runs[0][0], p->runs[0][1]);
 	for (int epoch = 0; epoch < 100; epoch++)
 		for (int rank = 0; rank < 2; rank++)
-			coll_run_poll(p.runs[rank][1], NULL);
-	CHECK(coll_run_poll(p.runs[0][1], NULL) == COLL_OK);
-	CHECK(coll_run_poll(p.runs[0][0], NULL) == COLL_AGAIN, "the other rank has not come yet");
-	CHECK(right(&p, 1));
-	tear_down(&p);
+			coll_run_poll(p->runs[rank][1], NULL);
+	CHECK(coll_run_poll(p->runs[0][1], NULL) == COLL_OK);
+	CHECK(coll_run_poll(p->runs[0][0], NULL) == COLL_AGAIN, "the other rank has not come yet");
+	CHECK(right(p, 1));
 }

@@ -73,89 +73,72 @@ static bool readable(struct counts *c, int ms)
 	return poll(&p, 1, ms) == 1;
 }
 
-TEST(reactor, a_kick_and_an_event)
-{
-	struct counts c;
+#define COUNTS_TEST(suite, name) TEST_WITH(suite, name, struct counts, c, REQUIRE(start(&c)), stop(&c))
 
-	REQUIRE(start(&c));
-	CHECK(!readable(&c, 0) && !coll_reactor_try(&c.r) && c.rounds == 1);
-	coll_reactor_kick(&c.r);
-	coll_reactor_kick(&c.r);
-	CHECK(readable(&c, 0) && coll_reactor_try(&c.r));
-	CHECK(!readable(&c, 0) && c.events == 0 && c.ticks == 0 && c.rounds == 2);
-	coll_eventfd_raise(c.fd);
-	CHECK(readable(&c, 0));
-	coll_reactor_serve(&c.r);
-	CHECK(c.events == 1 && c.tag == TAG && !readable(&c, 0));
-	stop(&c);
+COUNTS_TEST(reactor, a_kick_and_an_event)
+{
+	CHECK(!readable(c, 0) && !coll_reactor_try(&c->r) && c->rounds == 1);
+	coll_reactor_kick(&c->r);
+	coll_reactor_kick(&c->r);
+	CHECK(readable(c, 0) && coll_reactor_try(&c->r));
+	CHECK(!readable(c, 0) && c->events == 0 && c->ticks == 0 && c->rounds == 2);
+	coll_eventfd_raise(c->fd);
+	CHECK(readable(c, 0));
+	coll_reactor_serve(&c->r);
+	CHECK(c->events == 1 && c->tag == TAG && !readable(c, 0));
 }
 
-TEST(reactor, nobody_serves_beside_another)
+COUNTS_TEST(reactor, nobody_serves_beside_another)
 {
-	struct counts c;
-
-	REQUIRE(start(&c));
-	coll_reactor_kick(&c.r);
-	pthread_mutex_lock(&c.r.lock);
-	CHECK(!coll_reactor_try(&c.r) && c.rounds == 0);
-	pthread_mutex_unlock(&c.r.lock);
-	CHECK(coll_reactor_try(&c.r) && c.rounds == 1);
-	stop(&c);
+	coll_reactor_kick(&c->r);
+	pthread_mutex_lock(&c->r.lock);
+	CHECK(!coll_reactor_try(&c->r) && c->rounds == 0);
+	pthread_mutex_unlock(&c->r.lock);
+	CHECK(coll_reactor_try(&c->r) && c->rounds == 1);
 }
 
 /* What is asked for soon is looked at, and again as long as something is left; then the
  * timer is off. */
-TEST(reactor, ticks_until_nothing_is_left)
+COUNTS_TEST(reactor, ticks_until_nothing_is_left)
 {
-	struct counts c;
-
-	REQUIRE(start(&c));
-	c.left = 3;
-	coll_reactor_soon(&c.r);
+	c->left = 3;
+	coll_reactor_soon(&c->r);
 	for (int i = 1; i <= 4; i++) {
-		REQUIRE(readable(&c, LIMIT_MS), "no tick %d", i);
-		coll_reactor_serve(&c.r);
+		REQUIRE(readable(c, LIMIT_MS), "no tick %d", i);
+		coll_reactor_serve(&c->r);
 	}
-	CHECK(c.soon == c.ticks && c.ticks == 4, "%d of %d ticks", c.soon, c.ticks);
-	CHECK(c.r.tick_ms == 0 && !readable(&c, 2 * COLL_DELAY_REACTOR_SOON_MS));
+	CHECK(c->soon == c->ticks && c->ticks == 4, "%d of %d ticks", c->soon, c->ticks);
+	CHECK(c->r.tick_ms == 0 && !readable(c, 2 * COLL_DELAY_REACTOR_SOON_MS));
 	/* Asked for again, it comes again. */
-	coll_reactor_soon(&c.r);
-	CHECK(readable(&c, LIMIT_MS));
-	stop(&c);
+	coll_reactor_soon(&c->r);
+	CHECK(readable(c, LIMIT_MS));
 }
 
-TEST(reactor, the_interval_is_the_transport_s)
+COUNTS_TEST(reactor, the_interval_is_the_transport_s)
 {
-	struct counts c;
-
-	REQUIRE(start(&c));
-	c.wanted_ms = 1;
-	coll_reactor_kick(&c.r);
-	coll_reactor_serve(&c.r);
-	while (c.ticks < 3 && readable(&c, LIMIT_MS))
-		coll_reactor_serve(&c.r);
-	CHECK(c.ticks == 3 && c.soon == 0 && c.r.tick_ms == 1);
-	c.wanted_ms = 0;
-	coll_reactor_kick(&c.r);
-	coll_reactor_serve(&c.r);
-	CHECK(c.r.tick_ms == 0 && !readable(&c, 5));
-	stop(&c);
+	c->wanted_ms = 1;
+	coll_reactor_kick(&c->r);
+	coll_reactor_serve(&c->r);
+	while (c->ticks < 3 && readable(c, LIMIT_MS))
+		coll_reactor_serve(&c->r);
+	CHECK(c->ticks == 3 && c->soon == 0 && c->r.tick_ms == 1);
+	c->wanted_ms = 0;
+	coll_reactor_kick(&c->r);
+	coll_reactor_serve(&c->r);
+	CHECK(c->r.tick_ms == 0 && !readable(c, 5));
 }
 
 /* After what was asked for soon the timer goes back to the transport's interval. */
-TEST(reactor, soon_is_once)
+COUNTS_TEST(reactor, soon_is_once)
 {
 	struct itimerspec t = {0};
-	struct counts c;
 
-	REQUIRE(start(&c));
-	c.wanted_ms = 900;
-	coll_reactor_kick(&c.r);
-	coll_reactor_serve(&c.r);
-	coll_reactor_soon(&c.r);
-	REQUIRE(readable(&c, LIMIT_MS));
-	coll_reactor_serve(&c.r);
-	REQUIRE(c.soon == 1 && timerfd_gettime(c.r.timer_fd, &t) == 0);
+	c->wanted_ms = 900;
+	coll_reactor_kick(&c->r);
+	coll_reactor_serve(&c->r);
+	coll_reactor_soon(&c->r);
+	REQUIRE(readable(c, LIMIT_MS));
+	coll_reactor_serve(&c->r);
+	REQUIRE(c->soon == 1 && timerfd_gettime(c->r.timer_fd, &t) == 0);
 	CHECK(t.it_interval.tv_nsec == 900 * 1000000L, "%ld ns", (long)t.it_interval.tv_nsec);
-	stop(&c);
 }

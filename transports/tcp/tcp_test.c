@@ -212,66 +212,63 @@ static void pass(struct pair *p, int i, void *tx, void *rx, uint64_t n)
 	CHECK(p->s[!i].t->done(rx) == COLL_OK);
 }
 
-TEST(tcp, credit_frames_are_few)
+#define PAIR_TEST(suite, name) TEST_WITH(suite, name, struct pair, p, REQUIRE(pair_open(&p)), pair_close(&p))
+
+PAIR_TEST(tcp, credit_frames_are_few)
 {
 	const struct coll_channel_key key = {.comm = 1}, back = {.comm = 2};
-	struct pair p;
 	void *tx, *rx, *tx2, *rx2;
 	struct tcp_link *l0, *l1;
 
-	REQUIRE(pair_open(&p));
-	l0 = p.link[0];
-	l1 = p.link[1];
-	REQUIRE(p.s[0].t->channel_open(l0, &key, COLL_DIR_SEND, 64, 4, &tx) == COLL_OK);
-	REQUIRE(p.s[1].t->channel_open(l1, &key, COLL_DIR_RECV, 64, 4, &rx) == COLL_OK);
-	REQUIRE(p.s[1].t->channel_open(l1, &back, COLL_DIR_SEND, 64, 4, &tx2) == COLL_OK);
-	REQUIRE(p.s[0].t->channel_open(l0, &back, COLL_DIR_RECV, 64, 4, &rx2) == COLL_OK);
+	l0 = p->link[0];
+	l1 = p->link[1];
+	REQUIRE(p->s[0].t->channel_open(l0, &key, COLL_DIR_SEND, 64, 4, &tx) == COLL_OK);
+	REQUIRE(p->s[1].t->channel_open(l1, &key, COLL_DIR_RECV, 64, 4, &rx) == COLL_OK);
+	REQUIRE(p->s[1].t->channel_open(l1, &back, COLL_DIR_SEND, 64, 4, &tx2) == COLL_OK);
+	REQUIRE(p->s[0].t->channel_open(l0, &back, COLL_DIR_RECV, 64, 4, &rx2) == COLL_OK);
 	for (uint64_t i = 0; i < 100; i++)
-		pass(&p, 0, tx, rx, i);
+		pass(p, 0, tx, rx, i);
 	CHECK(l0->data_out == 100 && l1->data_in == 100);
 	CHECK(l1->credit_out <= 50, "%llu credit frames for 100 one way", (unsigned long long)l1->credit_out);
 	l0->credit_out = l1->credit_out = 0;
 	for (uint64_t i = 0; i < 100; i++) {
-		pass(&p, 0, tx, rx, i);
-		pass(&p, 1, tx2, rx2, i);
+		pass(p, 0, tx, rx, i);
+		pass(p, 1, tx2, rx2, i);
 	}
 	CHECK(l0->credit_out + l1->credit_out <= 2, "%llu credit frames in a ping-pong",
 	      (unsigned long long)(l0->credit_out + l1->credit_out));
-	p.s[0].t->channel_close(tx);
-	p.s[1].t->channel_close(rx);
-	p.s[1].t->channel_close(tx2);
-	p.s[0].t->channel_close(rx2);
-	pair_close(&p);
+	p->s[0].t->channel_close(tx);
+	p->s[1].t->channel_close(rx);
+	p->s[1].t->channel_close(tx2);
+	p->s[0].t->channel_close(rx2);
 }
 
 /* Head and payload leave as one piece, in one segment, and are read by one call. */
-TEST(tcp, a_small_frame_is_one_call_and_one_segment)
+PAIR_TEST(tcp, a_small_frame_is_one_call_and_one_segment)
 {
 	const struct coll_channel_key key = {.comm = 1}, back = {.comm = 2};
-	struct pair p;
 	void *tx, *rx, *tx2, *rx2;
 	struct tcp_link *l[2];
 	struct tcp_info before[2], after;
 	socklen_t len = sizeof(after);
 
-	REQUIRE(pair_open(&p));
-	l[0] = p.link[0];
-	l[1] = p.link[1];
-	REQUIRE(p.s[0].t->channel_open(l[0], &key, COLL_DIR_SEND, 64, 4, &tx) == COLL_OK);
-	REQUIRE(p.s[1].t->channel_open(l[1], &key, COLL_DIR_RECV, 64, 4, &rx) == COLL_OK);
-	REQUIRE(p.s[1].t->channel_open(l[1], &back, COLL_DIR_SEND, 64, 4, &tx2) == COLL_OK);
-	REQUIRE(p.s[0].t->channel_open(l[0], &back, COLL_DIR_RECV, 64, 4, &rx2) == COLL_OK);
+	l[0] = p->link[0];
+	l[1] = p->link[1];
+	REQUIRE(p->s[0].t->channel_open(l[0], &key, COLL_DIR_SEND, 64, 4, &tx) == COLL_OK);
+	REQUIRE(p->s[1].t->channel_open(l[1], &key, COLL_DIR_RECV, 64, 4, &rx) == COLL_OK);
+	REQUIRE(p->s[1].t->channel_open(l[1], &back, COLL_DIR_SEND, 64, 4, &tx2) == COLL_OK);
+	REQUIRE(p->s[0].t->channel_open(l[0], &back, COLL_DIR_RECV, 64, 4, &rx2) == COLL_OK);
 	for (uint64_t i = 0; i < 4; i++) {
-		pass(&p, 0, tx, rx, i);
-		pass(&p, 1, tx2, rx2, i);
+		pass(p, 0, tx, rx, i);
+		pass(p, 1, tx2, rx2, i);
 	}
 	for (int i = 0; i < 2; i++) {
 		CHECK(getsockopt(l[i]->fd, IPPROTO_TCP, TCP_INFO, &before[i], &len) == 0);
 		l[i]->calls_out = l[i]->calls_in = 0;
 	}
 	for (uint64_t i = 4; i < 104; i++) {
-		pass(&p, 0, tx, rx, i);
-		pass(&p, 1, tx2, rx2, i);
+		pass(p, 0, tx, rx, i);
+		pass(p, 1, tx2, rx2, i);
 	}
 	for (int i = 0; i < 2; i++) {
 		CHECK(l[i]->calls_out == 100 && l[i]->calls_in == 100, "end %d: %llu calls out, %llu in", i,
@@ -279,11 +276,10 @@ TEST(tcp, a_small_frame_is_one_call_and_one_segment)
 		CHECK(getsockopt(l[i]->fd, IPPROTO_TCP, TCP_INFO, &after, &len) == 0);
 		CHECK(after.tcpi_data_segs_out - before[i].tcpi_data_segs_out == 100);
 	}
-	p.s[0].t->channel_close(tx);
-	p.s[1].t->channel_close(rx);
-	p.s[1].t->channel_close(tx2);
-	p.s[0].t->channel_close(rx2);
-	pair_close(&p);
+	p->s[0].t->channel_close(tx);
+	p->s[1].t->channel_close(rx);
+	p->s[1].t->channel_close(tx2);
+	p->s[0].t->channel_close(rx2);
 }
 
 static void progress_often(struct station *s)
@@ -293,36 +289,33 @@ static void progress_often(struct station *s)
 }
 
 /* A socket that is only ever looked at leaves the epoll set; a sleeper puts it back. */
-TEST(tcp, who_sleeps_hears_a_socket_that_was_only_looked_at)
+PAIR_TEST(tcp, who_sleeps_hears_a_socket_that_was_only_looked_at)
 {
 	const struct coll_channel_key key = {.comm = 1};
-	struct pair p;
 	void *tx, *rx, *slot;
 	const struct coll_frame f = {0, 1, 8};
 	struct tcp_link *l;
 	struct pollfd ready;
 
-	REQUIRE(pair_open(&p));
-	l = p.link[1];
-	REQUIRE(p.s[0].t->channel_open(p.link[0], &key, COLL_DIR_SEND, 64, 4, &tx) == COLL_OK);
-	REQUIRE(p.s[1].t->channel_open(l, &key, COLL_DIR_RECV, 64, 4, &rx) == COLL_OK);
-	REQUIRE(BOTH(&p, p.s[0].t->slot(tx, 8, &slot) == COLL_OK));
-	progress_often(&p.s[1]);
+	l = p->link[1];
+	REQUIRE(p->s[0].t->channel_open(p->link[0], &key, COLL_DIR_SEND, 64, 4, &tx) == COLL_OK);
+	REQUIRE(p->s[1].t->channel_open(l, &key, COLL_DIR_RECV, 64, 4, &rx) == COLL_OK);
+	REQUIRE(BOTH(p, p->s[0].t->slot(tx, 8, &slot) == COLL_OK));
+	progress_often(&p->s[1]);
 	CHECK(!l->watched);
-	CHECK(p.s[1].in->unwatched == 1);
-	REQUIRE(UNTIL(&p.s[0], p.s[1].t->arm(p.s[1].in) == COLL_OK));
-	CHECK(l->watched && p.s[1].in->unwatched == 0);
+	CHECK(p->s[1].in->unwatched == 1);
+	REQUIRE(UNTIL(&p->s[0], p->s[1].t->arm(p->s[1].in) == COLL_OK));
+	CHECK(l->watched && p->s[1].in->unwatched == 0);
 	for (int i = 0; i <= TCP_UNHEARD_MAX; i++) {
-		p.s[1].t->progress(p.s[1].in);
+		p->s[1].t->progress(p->s[1].in);
 		CHECK(l->watched, "nobody takes it away from a sleeper");
 	}
-	CHECK(p.s[0].t->post(tx, &f) == COLL_OK);
-	ready = (struct pollfd){p.s[1].t->poll_fd(p.s[1].in), POLLIN, 0};
+	CHECK(p->s[0].t->post(tx, &f) == COLL_OK);
+	ready = (struct pollfd){p->s[1].t->poll_fd(p->s[1].in), POLLIN, 0};
 	CHECK(poll(&ready, 1, 5000) == 1);
-	p.s[1].t->disarm(p.s[1].in);
-	p.s[0].t->channel_close(tx);
-	p.s[1].t->channel_close(rx);
-	pair_close(&p);
+	p->s[1].t->disarm(p->s[1].in);
+	p->s[0].t->channel_close(tx);
+	p->s[1].t->channel_close(rx);
 }
 
 /* With a third link epoll says which to read: those it has not heard of must be there. */
@@ -446,25 +439,22 @@ TEST(tcp, two_dials_make_one_link)
 	CHECK(open_descriptors() == before);
 }
 
-TEST(tcp, links_come_and_go)
+PAIR_TEST(tcp, links_come_and_go)
 {
-	struct pair p;
 	struct tcp_inst *in;
 
-	REQUIRE(pair_open(&p));
-	in = p.s[0].in;
+	in = p->s[0].in;
 	for (int k = 0; k < 50; k++) {
 		for (int i = 0; i < 2; i++)
-			p.s[(i + k) & 1].t->link_close(p.link[(i + k) & 1]);
+			p->s[(i + k) & 1].t->link_close(p->link[(i + k) & 1]);
 		for (int i = 0; i < 2; i++)
-			p.link[(i + k / 2) & 1] = link_to(&p.s[(i + k / 2) & 1], &p.s[!((i + k / 2) & 1)]);
-		CHECK(BOTH(&p, p.s[0].t->link_status(p.link[0]) != COLL_AGAIN &&
-		                       p.s[1].t->link_status(p.link[1]) != COLL_AGAIN));
-		CHECK(p.s[0].t->link_status(p.link[0]) == COLL_OK && p.s[1].t->link_status(p.link[1]) == COLL_OK);
+			p->link[(i + k / 2) & 1] = link_to(&p->s[(i + k / 2) & 1], &p->s[!((i + k / 2) & 1)]);
+		CHECK(BOTH(p, p->s[0].t->link_status(p->link[0]) != COLL_AGAIN &&
+		                      p->s[1].t->link_status(p->link[1]) != COLL_AGAIN));
+		CHECK(p->s[0].t->link_status(p->link[0]) == COLL_OK && p->s[1].t->link_status(p->link[1]) == COLL_OK);
 	}
-	CHECK(p.s[0].downs == 0 && p.s[1].downs == 0);
+	CHECK(p->s[0].downs == 0 && p->s[1].downs == 0);
 	CHECK(in->links.count <= 4, "%u link slots after 50 rounds", in->links.count);
-	pair_close(&p);
 }
 
 /* ---- connections that cannot be made --------------------------------------------- */
