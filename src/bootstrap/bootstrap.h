@@ -23,6 +23,7 @@ struct coll_identity {
 	char device[24];     /* on the PCI bus, the device that it will have; "": none, or unknown */
 	char launcher[24];   /* "collrun", "torchrun", "openmpi", "mpich", "pmi1", "explicit", "id", "callback", "alone"
 	                      */
+	char passed_over[200]; /* other launchers whose variables say something else, "" if none */
 	char root_host[256]; /* rendezvous address, "" when the launcher offers another way */
 	uint16_t root_port;
 	bool root_bind;     /* this rank (0) must listen at root_host:root_port */

@@ -1,9 +1,9 @@
 /*
  * Finds rank, size and job of this process: a table of launchers, each with the variables that identify it.
  * This is the only file that reads environment variables of other programs (a launcher's
- * variables are facts about the process, not settings). Values that are incomplete, out of
- * range or contradict another launcher are refused with the names of the variables:
- * a job that starts wrong would hang later, without a visible cause.
+ * variables are facts about the process, not settings). Launchers may be nested: the innermost that is complete is
+ * obeyed, and the identity says which were passed over. If none is complete, what is incomplete or out of range is
+ * refused with the names of the variables: a job that starts wrong would hang later, without a visible cause.
  */
 #include "bootstrap/probe.h"
 
@@ -38,8 +38,6 @@ struct launcher {
 	coll_status (*detect)(const struct probe *p, struct found *f);
 	/* How the ranks meet, when COLL_ROOT does not say. */
 	coll_status (*fill)(const struct probe *p);
-	/* Its variables may be left over from an outer launcher: others win. */
-	bool outer;
 };
 
 /* ---- Reading variables ------------------------------------------------- */
@@ -210,7 +208,20 @@ static coll_status fill_explicit(const struct probe *p)
 
 static coll_status detect_torchrun(const struct probe *p, struct found *f)
 {
-	return detect_env(p, "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", f);
+	const char *addr = env("MASTER_ADDR"), *port = env("MASTER_PORT");
+	const bool own_way = p->settings->root[0] || (p->cfg && (p->cfg->id || p->cfg->exchange));
+	coll_status st;
+
+	/* One of these words alone is anybody's. */
+	if (!env("TORCHELASTIC_RUN_ID") && (!env("RANK") || !env("WORLD_SIZE")))
+		return COLL_AGAIN;
+	st = detect_env(p, "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", f);
+	if (st == COLL_OK && f->size > 1 && !own_way && (!addr || !port))
+		return coll_error_set(p->err, COLL_ERR_CONFIG,
+		                      "[COLL-1110] RANK and WORLD_SIZE are set but %s is not (or set "
+		                      "COLL_ROOT=host:port instead)",
+		                      addr ? "MASTER_PORT" : "MASTER_ADDR");
+	return st;
 }
 
 /*
@@ -227,10 +238,6 @@ static coll_status fill_torchrun(const struct probe *p)
 	int number = 0;
 	char text[512];
 
-	if (!addr || !port)
-		return coll_error_set(p->err, COLL_ERR_CONFIG,
-		                      "[COLL-1110] RANK and WORLD_SIZE are set but %s is not%s",
-		                      addr ? "MASTER_PORT" : "MASTER_ADDR", " (or set COLL_ROOT=host:port instead)");
 	if (!coll_number_parse(port, 1, 65535, &number))
 		return coll_error_set(p->err, COLL_ERR_CONFIG, "[COLL-1106] MASTER_PORT=%.60s: expected 1 to 65535",
 		                      port);
@@ -383,13 +390,13 @@ static coll_status fill_srun(const struct probe *p)
 	return COLL_OK;
 }
 
-/* In order of preference. */
+/* From the innermost to the outermost, as they are nested. */
 static const struct launcher launchers[] = {
-        {"explicit", "COLL_RANK", "COLL_SIZE", detect_explicit, fill_explicit, false},
-        {"torchrun", "RANK", "WORLD_SIZE", detect_torchrun, fill_torchrun, false},
-        {"openmpi", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", detect_openmpi, fill_openmpi, false},
-        {"mpich", "PMI_RANK", "PMI_SIZE", detect_mpich, fill_mpich, false},
-        {"srun", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", detect_srun, fill_srun, true},
+        {"explicit", "COLL_RANK", "COLL_SIZE", detect_explicit, fill_explicit},
+        {"torchrun", "RANK", "WORLD_SIZE", detect_torchrun, fill_torchrun},
+        {"openmpi", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", detect_openmpi, fill_openmpi},
+        {"mpich", "PMI_RANK", "PMI_SIZE", detect_mpich, fill_mpich},
+        {"srun", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", detect_srun, fill_srun},
 };
 enum { LAUNCHERS = sizeof(launchers) / sizeof(launchers[0]) };
 
@@ -404,40 +411,55 @@ static void adopt(const struct probe *p, const char *name, const struct found *f
 	snprintf(p->id->launcher, sizeof(p->id->launcher), "%s", name);
 }
 
-static coll_status disagree(const struct probe *p, const struct launcher *a, const struct found *fa,
-                            const struct launcher *b, const struct found *fb)
+/* Launchers that are nested leave their variables to those inside: a word about each that is not obeyed. */
+static void pass_over(const struct probe *p, const struct launcher *l, const struct found *f)
 {
-	return coll_error_set(p->err, COLL_ERR_CONFIG,
-	                      "[COLL-1109] %s=%d of %s=%d contradicts %s=%d of %s=%d: two launchers; unset one pair",
-	                      a->rank_name, fa->rank, a->size_name, fa->size, b->rank_name, fb->rank, b->size_name,
-	                      fb->size);
+	char *text = p->id->passed_over;
+	const size_t at = strlen(text), room = sizeof(p->id->passed_over) - at;
+
+	if (f)
+		snprintf(text + at, room, "%s%s (%s=%d of %s=%d)", at ? ", " : "", l->name, l->rank_name, f->rank,
+		         l->size_name, f->size);
+	else
+		snprintf(text + at, room, "%s%s (incomplete)", at ? ", " : "", l->name);
 }
 
-/* Find the launcher; *winner NULL: none. */
+/* Find the launcher, *winner NULL: none. The first that is complete, and COLL_* in any case; that one is incomplete is
+ * an error if no other is complete. */
 static coll_status detect(const struct probe *p, const struct launcher **winner, struct found *won)
 {
+	struct coll_error_box first, later;
+	const struct launcher *incomplete = NULL;
+
+	coll_error_clear(&first);
 	*winner = NULL;
 	for (int i = 0; i < LAUNCHERS; i++) {
+		const struct probe quiet = {p->cfg, p->settings, p->id, incomplete ? &later : &first};
 		struct found f = {-1, 0, -1, -1};
 		coll_status st;
 
-		if (launchers[i].outer && *winner)
-			continue;
-		st = launchers[i].detect(p, &f);
+		coll_error_clear(&later);
+		st = launchers[i].detect(&quiet, &f);
 		if (st == COLL_AGAIN)
 			continue;
 		if (st == COLL_OK)
-			st = check_range(p, &launchers[i], &f);
-		if (st == COLL_OK && *winner && (f.rank != won->rank || f.size != won->size))
-			st = disagree(p, *winner, won, &launchers[i], &f);
-		if (st != COLL_OK)
-			return st;
-		if (!*winner) {
+			st = check_range(&quiet, &launchers[i], &f);
+		if (st != COLL_OK && !*winner && !incomplete)
+			incomplete = &launchers[i];
+		if (st != COLL_OK && i == 0)
+			break;
+		if (st == COLL_OK && !*winner) {
 			*winner = &launchers[i];
 			*won = f;
+		} else if (st != COLL_OK || f.rank != won->rank || f.size != won->size) {
+			pass_over(p, &launchers[i], st == COLL_OK ? &f : NULL);
 		}
 	}
-	return COLL_OK;
+	if (*winner || !incomplete)
+		return COLL_OK;
+	if (p->err)
+		*p->err = first;
+	return COLL_ERR_CONFIG;
 }
 
 static coll_status check_config(const struct probe *p, bool *explicit)

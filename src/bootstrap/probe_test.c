@@ -1,5 +1,5 @@
 /*
- * Every launcher's variables, and every contradiction that is refused. One row is
+ * Every launcher's variables, how they are nested, and what is refused. One row is
  * one environment; what the row expects is written by hand.
  */
 #include <stdlib.h>
@@ -9,7 +9,7 @@
 #include "bootstrap/probe.h"
 #include "tests/plain.h"
 
-enum { VARS_MAX = 10 };
+enum { VARS_MAX = 16 };
 
 struct row {
 	const char *vars[VARS_MAX]; /* "NAME=value" */
@@ -228,6 +228,58 @@ static const struct row good[] = {
          -1,
          "openmpi",
          "tcp h 4"},
+        /* Nobody's. */
+        {{"RANK=1"}, NULL, 0, 1, 0, 1, "alone", ""},
+        {{"WORLD_SIZE=2"}, NULL, 0, 1, 0, 1, "alone", ""},
+        {{"WORLD_SIZE=7", "PMI_RANK=1", "PMI_SIZE=2", "PMI_FD=9"}, NULL, 1, 2, -1, -1, "pmi1", "pmi"},
+        /* Nested: torchrun below srun and mpirun; mpirun below srun with PMI; COLL_* below all. */
+        {{"RANK=1", "WORLD_SIZE=2", "LOCAL_RANK=1", "LOCAL_WORLD_SIZE=2", "MASTER_ADDR=m", "MASTER_PORT=7",
+          "TORCHELASTIC_RUN_ID=r", "PMI_RANK=0", "PMI_SIZE=1", "PMI_FD=9", "SLURM_PROCID=0", "SLURM_NTASKS=1",
+          "SLURM_JOB_ID=5", "SLURM_STEP_ID=0"},
+         NULL,
+         1,
+         2,
+         1,
+         2,
+         "torchrun",
+         "unix"},
+        {{"RANK=1", "WORLD_SIZE=2", "MASTER_ADDR=m", "MASTER_PORT=7", "OMPI_COMM_WORLD_RANK=0",
+          "OMPI_COMM_WORLD_SIZE=1"},
+         NULL,
+         1,
+         2,
+         -1,
+         -1,
+         "torchrun",
+         "ports m 7"},
+        {{"OMPI_COMM_WORLD_RANK=3", "OMPI_COMM_WORLD_SIZE=4", "COLL_ROOT=h:4", "PMI_RANK=0", "PMI_SIZE=2",
+          "SLURM_PROCID=0", "SLURM_NTASKS=2", "SLURM_JOB_ID=5", "SLURM_STEP_ID=0"},
+         NULL,
+         3,
+         4,
+         -1,
+         -1,
+         "openmpi",
+         "tcp h 4"},
+        {{"COLL_RANK=1", "COLL_SIZE=2", "COLL_ROOT=h:4", "RANK=0", "WORLD_SIZE=2", "MASTER_ADDR=m", "MASTER_PORT=7"},
+         NULL,
+         1,
+         2,
+         -1,
+         -1,
+         "explicit",
+         "tcp h 4"},
+        /* One that is incomplete gives way to one that is complete. */
+        {{"RANK=0", "WORLD_SIZE=4", "OMPI_COMM_WORLD_RANK=1", "OMPI_COMM_WORLD_SIZE=2", "PMIX_NAMESPACE=7",
+          "OMPI_COMM_WORLD_LOCAL_RANK=1", "OMPI_COMM_WORLD_LOCAL_SIZE=2"},
+         NULL,
+         1,
+         2,
+         1,
+         2,
+         "openmpi",
+         "unix"},
+        {{"OMPI_COMM_WORLD_RANK=1", "PMI_RANK=1", "PMI_SIZE=2", "PMI_FD=9"}, NULL, 1, 2, -1, -1, "pmi1", "pmi"},
         /* Two launchers that agree. */
         {{"COLL_RANK=1", "COLL_SIZE=2", "COLL_ROOT=h:4", "RANK=1", "WORLD_SIZE=2"},
          NULL,
@@ -256,8 +308,6 @@ static const struct row bad[] = {
         {{"COLL_RANK=0", "COLL_SIZE=2", "COLL_ROOT=h:0"}, "COLL_ROOT=h:0 names no port"},
         {{"COLL_RANK=0", "COLL_SIZE=2", "COLL_ROOT=h:1", "COLL_JOB_KEY=123"}, "COLL_JOB_KEY"},
         {{"COLL_ROOT=h:1"}, "the rank of this process is not"},
-        {{"RANK=1"}, "RANK is set but WORLD_SIZE is not"},
-        {{"WORLD_SIZE=2"}, "WORLD_SIZE is set but RANK is not"},
         {{"RANK=two", "WORLD_SIZE=4"}, "RANK=two"},
         {{"RANK=4", "WORLD_SIZE=4"}, "RANK=4 is not below WORLD_SIZE=4"},
         {{"RANK=1", "WORLD_SIZE=4"}, "MASTER_ADDR is not"},
@@ -269,11 +319,9 @@ static const struct row bad[] = {
         {{"PMI_RANK=0", "PMI_SIZE=2"}, "PMI_FD is not"},
         {{"SLURM_PROCID=1", "SLURM_NTASKS=2", "SLURM_JOB_ID=5", "SLURM_STEP_ID=0", "SLURM_NNODES=2"},
          "COLL_ROOT=host:port"},
-        {{"COLL_RANK=1", "COLL_SIZE=2", "COLL_ROOT=h:4", "RANK=0", "WORLD_SIZE=2"},
-         "COLL_RANK=1 of COLL_SIZE=2 contradicts RANK=0 of WORLD_SIZE=2"},
-        {{"RANK=1", "WORLD_SIZE=2", "OMPI_COMM_WORLD_RANK=1", "OMPI_COMM_WORLD_SIZE=4"},
-         "RANK=1 of WORLD_SIZE=2 contradicts OMPI_COMM_WORLD_RANK=1 of OMPI_COMM_WORLD_SIZE=4"},
-        {{"OMPI_COMM_WORLD_RANK=1", "OMPI_COMM_WORLD_SIZE=4", "PMI_RANK=0", "PMI_SIZE=4"}, "contradicts PMI_RANK=0"},
+        {{"TORCHELASTIC_RUN_ID=r", "RANK=1"}, "RANK is set but WORLD_SIZE is not"},
+        {{"PMI_SIZE=4", "OMPI_COMM_WORLD_RANK=1"}, "OMPI_COMM_WORLD_RANK is set but"},
+        {{"COLL_RANK=1", "RANK=0", "WORLD_SIZE=2", "MASTER_ADDR=m", "MASTER_PORT=7"}, "COLL_SIZE is not"},
 };
 
 TEST(probe, understands_every_launcher)
@@ -282,7 +330,21 @@ TEST(probe, understands_every_launcher)
 		check(&good[i], NULL);
 }
 
-TEST(probe, refuses_contradictions_by_name)
+TEST(probe, says_which_launchers_were_passed_over)
+{
+	const struct row r = {{"RANK=1", "WORLD_SIZE=2", "MASTER_ADDR=m", "MASTER_PORT=7", "OMPI_COMM_WORLD_RANK=0",
+	                       "OMPI_COMM_WORLD_SIZE=1", "PMI_SIZE=3", "SLURM_PROCID=1", "SLURM_NTASKS=2",
+	                       "SLURM_JOB_ID=5", "SLURM_STEP_ID=0"}};
+	struct coll_identity id;
+	struct coll_error_box err;
+
+	CHECK(probe(&r, NULL, &id, &err) == COLL_OK, "%s", err.message);
+	CHECK(strcmp(id.passed_over,
+	             "openmpi (OMPI_COMM_WORLD_RANK=0 of OMPI_COMM_WORLD_SIZE=1), mpich (incomplete)") == 0,
+	      "%s", id.passed_over);
+}
+
+TEST(probe, refuses_what_is_incomplete_by_name)
 {
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
 		check(&bad[i], NULL);

@@ -374,6 +374,8 @@ coll_status coll_context_open(struct coll_context **ctx, const struct coll_conte
 	coll_bootstrap_host_id(&c->settings, c->host_id, sizeof(c->host_id));
 	fill_peer_info(c);
 	st = open_log(c, cfg, err);
+	if (st == COLL_OK && id->passed_over[0])
+		coll_log(&c->logger, COLL_LOG_INFO, "launcher %s; passed over: %s", id->launcher, id->passed_over);
 	if (st == COLL_OK && (c->wake_fd < 0 || c->service_wake_fd < 0))
 		st = coll_error_set(err, COLL_ERR_SYSTEM, "cannot make an eventfd: %s", strerror(errno));
 	env = (struct coll_control_env){.settings = &c->settings,
