@@ -18,13 +18,13 @@
 struct coll_identity {
 	int rank;
 	int size;
-	int local_rank;      /* -1 unknown */
-	int local_size;      /* -1 unknown */
-	char device[24];     /* on the PCI bus, the device that it will have; "": none, or unknown */
-	char launcher[24];   /* "collrun", "torchrun", "openmpi", "mpich", "pmi1", "explicit", "id", "callback", "alone"
-	                      */
+	int local_rank;    /* -1 unknown */
+	int local_size;    /* -1 unknown */
+	char device[24];   /* on the PCI bus, the device that it will have; "": none, or unknown */
+	char launcher[24]; /* "collrun", "torchrun", "openmpi", "mpich", "pmi1", "explicit", "id", "callback", "alone"
+	                    */
 	char passed_over[200]; /* other launchers whose variables say something else, "" if none */
-	char root_host[256]; /* rendezvous address, "" when the launcher offers another way */
+	char root_host[256];   /* rendezvous address, "" when the launcher offers another way */
 	uint16_t root_port;
 	bool root_bind;     /* this rank (0) must listen at root_host:root_port */
 	char unix_name[96]; /* abstract Unix socket name of a rendezvous on one host, "" if none */
@@ -34,6 +34,10 @@ struct coll_identity {
 	char publish[8];    /* "pmi", "pmix": rank 0 publishes its address there, "" elsewhere */
 	/* Enter into what this rank brings the address of its own over which it has met the root; NULL: not wanted. */
 	void (*met)(void *mine, const struct coll_ip *own);
+	/* What all ranks bring has come, and is passed on next: others may call this rank from then on. NULL: not
+	 * wanted. */
+	coll_status (*complete)(void *arg);
+	void *complete_arg;
 	uint64_t begun_ns; /* when the creation began, which is to end create_timeout_ms later; 0: with the exchange */
 };
 

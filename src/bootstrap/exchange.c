@@ -165,8 +165,10 @@ static coll_status find_tcp(const struct coll_identity *id, struct coll_rendezvo
 	char why[256] = "";
 
 	while (coll_clock_ns() < m->deadline_ns) {
-		if (coll_resolve(id->root_host, m->ports[0], m->deadline_ns, &m->root, why, sizeof(why)))
+		if (coll_resolve(id->root_host, m->ports[0], m->deadline_ns, &m->root, why, sizeof(why))) {
+			m->root_host = id->root_host;
 			return COLL_OK;
+		}
 		nap_ms(COLL_DELAY_RESOLVE_AGAIN_MS); /* names of hosts that are just starting appear late */
 	}
 	if (err)
@@ -257,6 +259,8 @@ coll_status coll_bootstrap_exchange(const coll_config *cfg, const struct coll_se
 	        .settings = settings,
 	        .mine = mine,
 	        .met = id->met,
+	        .complete = id->complete,
+	        .complete_arg = id->complete_arg,
 	        .all = all,
 	        .len_bytes = len_bytes,
 	        .listener = {-1, -1},

@@ -309,6 +309,27 @@ TEST(exchange, a_rank_that_dies_on_the_way_is_named)
 	job_free(&j);
 }
 
+/* It is stopped when the table comes: the root waits as long as for any silent rank, not until the creation's limit. The
+ * others have what they need. */
+TEST(exchange, a_rank_that_stops_reading_is_silent)
+{
+	struct coll_wire w = {.fd = -1, .state = COLL_WIRE_CLOSED};
+	const struct coll_places nowhere = {0};
+	struct job j;
+
+	job_init(&j, 3, gather_200);
+	over_unix(&j);
+	j.settings.timeout_ms = 300;
+	j.settings.create_timeout_ms = 100000;
+	start_all_but(&j, 2);
+	play_rank_two(&j, WIRE_VERSION, &nowhere, FRAME_STAY, &w);
+	job_wait(&j);
+	coll_wire_close(&w);
+	CHECK(j.result[0].status == COLL_ERR_PEER_SILENT && j.result[0].culprit == 2, "%s", j.result[0].message);
+	CHECK(j.result[1].status == COLL_OK, "%s", j.result[1].message);
+	job_free(&j);
+}
+
 TEST(exchange, versions_that_differ)
 {
 	struct coll_wire w = {.fd = -1, .state = COLL_WIRE_CLOSED};

@@ -216,7 +216,7 @@ static coll_status detect_torchrun(const struct probe *p, struct found *f)
 	if (!env("TORCHELASTIC_RUN_ID") && (!env("RANK") || !env("WORLD_SIZE")))
 		return COLL_AGAIN;
 	st = detect_env(p, "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", f);
-	if (st == COLL_OK && f->size > 1 && !own_way && (!addr || !port))
+	if (st == COLL_OK && f->size > 1 && f->rank >= 0 && f->rank < f->size && !own_way && (!addr || !port))
 		return coll_error_set(p->err, COLL_ERR_CONFIG,
 		                      "[COLL-1110] RANK and WORLD_SIZE are set but %s is not (or set "
 		                      "COLL_ROOT=host:port instead)",

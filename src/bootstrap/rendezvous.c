@@ -8,6 +8,9 @@
 #include "bootstrap/rendezvous.h"
 
 #include <errno.h>
+#include <limits.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -135,8 +138,10 @@ static void accept_some(struct rendezvous *r, int listener)
 			return;
 		if (fd >= 0 && other_user(fd))
 			coll_fd_close(fd);
-		else if (fd >= 0)
+		else if (fd >= 0) {
+			rendezvous_tune(r->how, fd);
 			coll_wire_accept(&r->pending[r->pending_count++], fd, r->how->key);
+		}
 	}
 }
 
@@ -305,6 +310,70 @@ void rendezvous_send_all(struct rendezvous *r, uint32_t type, const void *body, 
 		coll_wire_send(&r->children[i].wire, type, body, len_bytes, tail, tail_bytes);
 		coll_wire_pump(&r->children[i].wire, 0);
 	}
+}
+
+/* Changes whenever a child takes something or leaves. */
+static size_t undelivered(struct rendezvous *r)
+{
+	size_t left = (size_t)r->child_count;
+
+	for (int i = 0; i < r->child_count; i++) {
+		left += coll_wire_unsent(&r->children[i].wire);
+		if (coll_wire_unsent(&r->children[i].wire) == 0)
+			shutdown(r->children[i].wire.fd, SHUT_WR);
+	}
+	return left;
+}
+
+static int silence_ms(const struct coll_rendezvous_point *how)
+{
+	return how->settings ? how->settings->timeout_ms : INT_MAX;
+}
+
+bool rendezvous_deliver(struct rendezvous *r)
+{
+	const uint64_t silence_ns = (uint64_t)silence_ms(r->how) * COLL_NS_PER_MS;
+	uint64_t moved_ns = coll_clock_ns(), until_ns;
+	size_t left, before = 0;
+
+	r->closed = true;
+	while (r->pending_count > 0)
+		drop_pending(r, 0);
+	r->status = COLL_OK; /* from here on a child that hangs up is a child that has everything */
+	while ((left = undelivered(r)) > 0) {
+		if (left != before)
+			moved_ns = coll_clock_ns();
+		before = left;
+		until_ns = moved_ns + silence_ns < r->how->deadline_ns ? moved_ns + silence_ns : r->how->deadline_ns;
+		if (coll_clock_ns() < until_ns && !coll_interrupt_here(false)) {
+			rendezvous_step(r, NULL, until_ns);
+			continue;
+		}
+		r->status = COLL_AGAIN;
+		if (coll_interrupt_here(false))
+			rendezvous_interrupted(r);
+		rendezvous_fail(r, COLL_ERR_PEER_SILENT, r->children[0].rank,
+		                "[COLL-2201] rank %d is silent: it has not read the addresses of the job for %llu ms",
+		                r->children[0].rank,
+		                (unsigned long long)((coll_clock_ns() - moved_ns) / COLL_NS_PER_MS));
+		return false;
+	}
+	return true;
+}
+
+void rendezvous_tune(const struct coll_rendezvous_point *how, int fd)
+{
+	const int on = 1, idle = COLL_DELAY_CONTROL_IDLE_PROBE_MS / 1000;
+	int ms;
+
+	if (!how->settings) /* the host of an id, which knows none */
+		return;
+	ms = coll_settings_unreachable_ms(how->settings);
+	/* Refused on Unix sockets, which need none of it. */
+	if (setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &ms, sizeof(ms)) == 0 &&
+	    setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof(idle)) == 0 &&
+	    setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &idle, sizeof(idle)) == 0)
+		setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
 }
 
 bool rendezvous_drain(struct rendezvous *r, uint64_t until_ns)

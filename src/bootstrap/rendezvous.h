@@ -34,6 +34,9 @@ struct coll_rendezvous_point {
 
 	void *mine;
 	void (*met)(void *mine, const struct coll_ip *own); /* or NULL */
+	/* all is complete here, and is passed on next: whoever has it may call this rank from then on. Or NULL. */
+	coll_status (*complete)(void *arg);
+	void *complete_arg;
 	void *all;
 	size_t len_bytes;
 
@@ -47,6 +50,7 @@ struct coll_rendezvous_point {
 	/* The others: where the root may be, tried in turn. ports, if any, replace the
 	 * ports of the places: the root is at one of them. */
 	struct coll_places root;
+	const char *root_host; /* the name that led there, to be looked up again; NULL: none did */
 	uint16_t ports[COLL_RENDEZVOUS_PORTS];
 	int port_count;
 	char root_text[300]; /* how messages call that place */
@@ -97,6 +101,12 @@ void rendezvous_send_failure(struct rendezvous *r);
 
 /* The same to one newcomer. */
 void rendezvous_refuse(const struct rendezvous *r, struct coll_wire *w);
+
+/* Wait until every child has read what was sent, the table, and has hung up. A child that reads nothing for as long as
+ * silence is borne is a failure that names it, which false returns. */
+bool rendezvous_deliver(struct rendezvous *r);
+/* A connection over TCP ends when the other host cannot be reached for so long as in calls. */
+void rendezvous_tune(const struct coll_rendezvous_point *how, int fd);
 
 /* Send what is queued and wait until every child has hung up, until_ns at most. */
 bool rendezvous_drain(struct rendezvous *r, uint64_t until_ns);

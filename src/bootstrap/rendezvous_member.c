@@ -21,6 +21,7 @@
 #include "bootstrap/host_id.h"
 #include "bootstrap/rendezvous.h"
 #include "bootstrap/rendezvous_state.h"
+#include "bootstrap/resolve.h"
 
 enum phase { SEEK_ROOT, SEEK_PARENT, IN_PLACE, DONE };
 
@@ -28,8 +29,11 @@ struct member {
 	struct rendezvous rendezvous;
 	enum phase phase;
 	struct coll_wire up;
-	bool introduced; /* on the current wire */
-	bool adopt;      /* the parent cannot be reached */
+	bool introduced;         /* on the current wire */
+	bool adopt;              /* the parent cannot be reached */
+	struct coll_places root; /* where it may be */
+	uint64_t looked_up_ns;
+	uint64_t heard_ns; /* the last frame from above */
 	int parent;
 	struct coll_places parents;
 	uint64_t seek_since_ns;
@@ -139,7 +143,7 @@ static int target_count(const struct member *m)
 
 	if (m->phase == SEEK_PARENT)
 		return m->parents.count;
-	return how->root.count * (how->port_count ? how->port_count : 1);
+	return m->root.count * (how->port_count ? how->port_count : 1);
 }
 
 static struct coll_address target(const struct member *m, int i)
@@ -149,10 +153,26 @@ static struct coll_address target(const struct member *m, int i)
 
 	if (m->phase == SEEK_PARENT)
 		return m->parents.place[i];
-	a = how->root.place[i % how->root.count];
+	a = m->root.place[i % m->root.count];
 	if (how->port_count)
-		coll_address_set_port(&a, how->ports[i / how->root.count]);
+		coll_address_set_port(&a, how->ports[i / m->root.count]);
 	return a;
+}
+
+/* A name may lead elsewhere by now: the host of rank 0 was replaced while the job starts. What is known stays if the
+ * name servers do not answer soon. */
+static void look_up_again(struct member *m)
+{
+	const struct coll_rendezvous_point *how = m->rendezvous.how;
+	const uint64_t now = coll_clock_ns();
+	struct coll_places found;
+	char why[200];
+
+	if (!how->root_host || m->phase != SEEK_ROOT || now < m->looked_up_ns + COLL_DELAY_NS(RESOLVE_AGAIN))
+		return;
+	if (coll_resolve(how->root_host, how->ports[0], now + COLL_DELAY_NS(ROOT_TRY), &found, why, sizeof(why)))
+		m->root = found;
+	m->looked_up_ns = coll_clock_ns();
 }
 
 /* The next try: at once at the next place, after a pause once all have failed. */
@@ -165,6 +185,7 @@ static void schedule(struct member *m)
 	if (++m->target < target_count(m))
 		return;
 	m->target = 0;
+	look_up_again(m);
 	m->next_try_ns = now + m->pause_ns / 2 + coll_rng_next(&m->rng) % (m->pause_ns / 2);
 	if (m->pause_ns < COLL_DELAY_NS(ROOT_PAUSE_MAX))
 		m->pause_ns += m->pause_ns / 2;
@@ -206,6 +227,8 @@ static void try_next(struct member *m)
 
 	if (!coll_wire_connect(&m->up, &a, m->rendezvous.how->key))
 		try_again(m, NULL);
+	else
+		rendezvous_tune(m->rendezvous.how, m->up.fd);
 }
 
 static uint64_t try_deadline(const struct member *m)
@@ -310,6 +333,7 @@ static void serve_up(struct member *m)
 	       coll_wire_peek(&m->up, most, &f)) {
 		const int fd = m->up.fd;
 
+		m->heard_ns = coll_clock_ns();
 		if (!from_above(m, &f)) {
 			char parent[32];
 
@@ -410,14 +434,19 @@ static void too_late(struct member *m)
 {
 	const struct coll_rendezvous_point *how = m->rendezvous.how;
 	const int ms = how->settings->create_timeout_ms;
-	char why[sizeof(m->cause) + sizeof(m->stranger) + 16];
+	char why[sizeof(m->cause) + sizeof(m->stranger) + 16], parent[32];
 
 	/* A stranger that has gone since is still what most likely explains it. */
 	if (m->stranger[0] && strcmp(m->stranger, m->cause) != 0)
 		snprintf(why, sizeof(why), "%s; before: %s", m->cause, m->stranger);
 	else
 		snprintf(why, sizeof(why), "%s", m->cause);
-	if (m->phase == IN_PLACE)
+	if (m->phase == IN_PLACE && coll_clock_ns() - m->heard_ns > 3 * COLL_DELAY_NS(RENDEZVOUS_NOTICE))
+		rendezvous_fail(&m->rendezvous, COLL_ERR_PEER_SILENT, m->parent,
+		                "the job was not complete within %d ms: %s has said nothing for the last %llu ms", ms,
+		                rank_name(parent, m->parent),
+		                (unsigned long long)((coll_clock_ns() - m->heard_ns) / COLL_NS_PER_MS));
+	else if (m->phase == IN_PLACE)
 		rendezvous_fail(&m->rendezvous, COLL_ERR_BOOTSTRAP, -1, "the job was not complete within %d ms: %s", ms,
 		                m->waiting[0] ? m->waiting : "the root did not report which ranks are missing");
 	else if (m->phase == SEEK_PARENT)
@@ -435,15 +464,9 @@ static void too_late(struct member *m)
 		                why);
 }
 
-/* The root can name the missing ranks: ranks that have their place give it time to do so. */
-static uint64_t own_deadline(const struct member *m)
-{
-	return m->rendezvous.how->deadline_ns + (m->phase == IN_PLACE ? 2 * COLL_DELAY_NS(RENDEZVOUS_FAREWELL) : 0);
-}
-
 static uint64_t wake_ns(const struct member *m)
 {
-	const uint64_t deadline = own_deadline(m);
+	const uint64_t deadline = m->rendezvous.how->deadline_ns;
 	uint64_t t = deadline;
 
 	if (m->phase == SEEK_ROOT || m->phase == SEEK_PARENT)
@@ -456,7 +479,7 @@ static void seek_and_wait(struct member *m)
 	while (m->rendezvous.status == COLL_AGAIN && m->phase != DONE) {
 		const uint64_t now = coll_clock_ns();
 
-		if (now >= own_deadline(m)) {
+		if (now >= m->rendezvous.how->deadline_ns) {
 			too_late(m);
 			return;
 		}
@@ -471,16 +494,13 @@ static void seek_and_wait(struct member *m)
 static void pass_on(struct member *m)
 {
 	const struct coll_rendezvous_point *how = m->rendezvous.how;
+	coll_status st;
 
 	coll_wire_close(&m->up);
+	st = how->complete ? how->complete(how->complete_arg) : COLL_OK;
 	rendezvous_send_all(&m->rendezvous, FRAME_TABLE, NULL, 0, how->all, (size_t)how->size * how->len_bytes);
-	if (rendezvous_drain(&m->rendezvous, how->deadline_ns + COLL_DELAY_NS(RENDEZVOUS_FAREWELL)))
-		return;
-	m->rendezvous.status = COLL_AGAIN;
-	if (coll_interrupt_here(false))
-		rendezvous_interrupted(&m->rendezvous);
-	rendezvous_fail(&m->rendezvous, COLL_ERR_BOOTSTRAP, m->rendezvous.children[0].rank,
-	                "rank %d does not read the addresses of the job", m->rendezvous.children[0].rank);
+	if (rendezvous_deliver(&m->rendezvous))
+		m->rendezvous.status = st;
 }
 
 static void say_failure(struct member *m)
@@ -510,6 +530,7 @@ static void member_init(struct member *m)
 	coll_bootstrap_host_id(NULL, host, sizeof(host));
 	m->host = coll_hash_bytes(0, host, strlen(host));
 	snprintf(m->cause, sizeof(m->cause), "not tried");
+	m->root = m->rendezvous.how->root;
 	seek(m, SEEK_ROOT);
 	listen_for_children(m);
 }

@@ -331,6 +331,14 @@ static bool wait_for_first(struct root *o)
 	return true;
 }
 
+/* Before the limit of the others, so that they learn which ranks are missing within theirs. */
+static uint64_t verdict_ns(const struct root *o)
+{
+	const uint64_t tenth = (uint64_t)o->timeout_ms * COLL_NS_PER_MS / 10, most = COLL_DELAY_NS(RENDEZVOUS_FAREWELL);
+
+	return o->how.deadline_ns - (tenth < most ? tenth : most);
+}
+
 static void wait_for_all(struct root *o)
 {
 	const struct coll_rendezvous_point *how = &o->how;
@@ -340,7 +348,7 @@ static void wait_for_all(struct root *o)
 	while (o->rendezvous.status == COLL_AGAIN && (o->here < how->size || o->attached < how->size)) {
 		const uint64_t now = coll_clock_ns();
 
-		if (now >= how->deadline_ns) {
+		if (now >= verdict_ns(o)) {
 			const int who = missing_text(o, text, sizeof(text));
 
 			rendezvous_fail(&o->rendezvous, COLL_ERR_BOOTSTRAP, who,
@@ -353,22 +361,18 @@ static void wait_for_all(struct root *o)
 			rendezvous_send_all(&o->rendezvous, FRAME_WAITING, text, strlen(text), NULL, 0);
 			notice_ns = now + COLL_DELAY_NS(RENDEZVOUS_NOTICE);
 		}
-		rendezvous_step(&o->rendezvous, NULL, notice_ns < how->deadline_ns ? notice_ns : how->deadline_ns);
+		rendezvous_step(&o->rendezvous, NULL, notice_ns < verdict_ns(o) ? notice_ns : verdict_ns(o));
 	}
 }
 
 static void give_all(struct root *o)
 {
 	const struct coll_rendezvous_point *how = &o->how;
+	const coll_status st = how->complete ? how->complete(how->complete_arg) : COLL_OK;
 
 	rendezvous_send_all(&o->rendezvous, FRAME_TABLE, NULL, 0, how->all, (size_t)how->size * how->len_bytes);
-	if (rendezvous_drain(&o->rendezvous, how->deadline_ns))
-		return;
-	o->rendezvous.status = COLL_AGAIN;
-	if (coll_interrupt_here(false))
-		rendezvous_interrupted(&o->rendezvous);
-	rendezvous_fail(&o->rendezvous, COLL_ERR_BOOTSTRAP, o->rendezvous.children[0].rank,
-	                "rank %d does not read the addresses of the job", o->rendezvous.children[0].rank);
+	if (rendezvous_deliver(&o->rendezvous))
+		o->rendezvous.status = st;
 }
 
 /* The root is a rank itself, which is here. */

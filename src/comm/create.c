@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/delay.h"
 #include "base/fork.h"
 #include "base/hash.h"
 #include "base/interrupt.h"
@@ -29,6 +30,7 @@
 #include "comm/stats.h"
 #include "comm/survey.h"
 #include "context/service.h"
+#include "control/gossip.h"
 #include "core/fabric.h"
 #include "core/memory.h"
 #include "core/thread_error.h"
@@ -450,6 +452,37 @@ static void met(void *mine, const struct coll_ip *own)
 	info->has_met = 1;
 }
 
+/* What the exchange fills, and the context that joins the job as soon as it is full: from then on others may call. */
+struct joining {
+	struct coll_context *ctx;
+	struct coll_peer_info *peer_infos;
+	struct coll_error_box *err;
+	bool done;
+};
+
+static coll_status join_job(void *arg)
+{
+	struct joining *j = arg;
+
+	if (j->done)
+		return COLL_OK;
+	j->done = true;
+	return coll_context_join(j->ctx, j->peer_infos, j->err);
+}
+
+/* This rank gives up when others are in the job already: they learn why, instead of what follows from it. */
+static void tell_why(const struct joining *j, coll_status st)
+{
+	struct coll_note n = {.kind = COLL_GOSSIP_FAIL, .status = st, .process = j->err->rank, .origin = j->ctx->rank};
+
+	if (!j->done || !j->ctx->control || !j->ctx->peer_infos)
+		return;
+	n.comm = coll_comm_first_id(j->ctx);
+	snprintf(n.text, sizeof(n.text), "%.250s", j->err->message);
+	coll_control_tell(j->ctx->control, &n);
+	coll_control_flush(j->ctx->control, COLL_DELAY_FAILURE_FLUSH_MS);
+}
+
 /* Open the context of this rank, and exchange peer infos with all others. */
 static coll_status open_job(const coll_config *cfg, const struct coll_settings *settings,
                             const struct coll_device_choice *device, struct coll_context **out,
@@ -459,7 +492,11 @@ static coll_status open_job(const coll_config *cfg, const struct coll_settings *
 	struct coll_peer_info *peer_infos = NULL;
 	coll_status st = coll_bootstrap_probe(cfg, settings, &id, err);
 
+	struct joining j = {.err = err};
+
 	id.met = met;
+	id.complete = join_job;
+	id.complete_arg = &j;
 
 	if (st == COLL_OK)
 		coll_device_locate(device, settings->cuda_library, id.rank, id.local_rank, id.device);
@@ -469,12 +506,16 @@ static coll_status open_job(const coll_config *cfg, const struct coll_settings *
 		(*out)->info.device = device->wanted;
 	if (st == COLL_OK && !(peer_infos = calloc((size_t)id.size, sizeof(*peer_infos))))
 		st = coll_error_set(err, COLL_ERR_MEMORY, "out of memory for the peer info of %d ranks", id.size);
+	j.ctx = *out;
+	j.peer_infos = peer_infos;
 	if (st == COLL_OK && id.size == 1)
 		peer_infos[0] = (*out)->info;
 	else if (st == COLL_OK)
 		st = coll_bootstrap_exchange(cfg, settings, &id, &(*out)->info, peer_infos, sizeof(*peer_infos), err);
 	if (st == COLL_OK)
-		st = coll_context_join(*out, peer_infos, err);
+		st = join_job(&j);
+	else if (j.ctx)
+		tell_why(&j, st);
 	if (st == COLL_OK)
 		st = coll_comm_devices_open(*out, device, coll_comm_devices_local_rank(*out), err);
 	free(peer_infos);
