@@ -4,7 +4,6 @@
  *
  * usage: nccl_life [CASE]     memory and streams as in nccl_collectives
  */
-#define PLAIN_OWN_MAIN
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -105,7 +104,7 @@ static void wrong_arguments(struct rank *r)
 	CHECK(!none, "a refused creation left a handle");
 }
 
-static void codes_of_wrong_arguments(void)
+TEST(nccl_life, codes_of_wrong_arguments)
 {
 	checked = 0;
 	run_ranks(2, wrong_arguments);
@@ -151,7 +150,7 @@ static void made_in_another_order(struct rank *r)
 	CHECK(got[0] == 6 && got[COUNT - 1] == 6, "%g, %g", (double)got[0], (double)got[COUNT - 1]);
 }
 
-static void operations(void)
+TEST(nccl_life, operations)
 {
 	run_ranks(2, an_operation_belongs_to_its_communicator);
 	run_ranks(2, made_in_another_order);
@@ -186,7 +185,7 @@ static ncclResult_t init_with(ncclConfig_t *config)
 	return r;
 }
 
-static void configurations(void)
+TEST(nccl_life, configurations)
 {
 	/* From the first version, which ends with `blocking`, to one with more than is known here. */
 	const size_t sizes[] = {24, 40, 48, 56, 64, 96, sizeof(ncclConfig_t), sizeof(ncclConfig_t) + 64};
@@ -260,7 +259,7 @@ static void configured_call(struct rank *r)
 	       "ncclAllReduceConfig");
 }
 
-static void configured_calls(void)
+TEST(nccl_life, configured_calls)
 {
 	run_ranks(1, configured_call);
 }
@@ -295,13 +294,13 @@ static void failing_group(struct rank *r)
 	sum(r, r->comm);
 }
 
-static void groups_that_fail(void)
+TEST(nccl_life, groups_that_fail)
 {
 	run_ranks(2, failing_group);
 }
 
 /* One thread creates, splits and shrinks the communicators of all ranks. */
-static void one_thread_has_all(void)
+TEST(nccl_life, one_thread_has_all)
 {
 	ncclComm_t comm[RANKS], half[RANKS], most[RANKS];
 	struct rank r[RANKS] = {{0}};
@@ -423,7 +422,7 @@ static void children_of_one_group(struct rank *r)
 	}
 }
 
-static void splits_and_shrinks(void)
+TEST(nccl_life, splits_and_shrinks)
 {
 	run_ranks(RANKS, children);
 	run_ranks(RANKS, children_of_one_group);
@@ -461,12 +460,12 @@ static void finalized(struct rank *r)
 	r->comm = NULL;
 }
 
-static void finalize_suspend_register(void)
+TEST(nccl_life, finalize_suspend_register)
 {
 	run_ranks(2, finalized);
 }
 
-static void several_ids(void)
+TEST(nccl_life, several_ids)
 {
 	ncclUniqueId ids[2];
 	ncclComm_t comm[2];
@@ -539,7 +538,7 @@ static void aborted(struct rank *r)
 	}
 }
 
-static void an_abort_ends_pending_work(void)
+TEST(nccl_life, an_abort_ends_pending_work)
 {
 	run_ranks(2, aborted);
 }
@@ -588,7 +587,7 @@ static void asked_meanwhile(struct rank *r)
 }
 
 /* Where nothing is pending, the others are left alone, whoever asks meanwhile. */
-static void an_abort_of_an_idle_communicator_is_its_own(void)
+TEST(nccl_life, an_abort_of_an_idle_communicator_is_its_own)
 {
 	run_ranks(2, asked_meanwhile);
 }
@@ -611,7 +610,7 @@ static void *create_alone(void *arg)
 }
 
 /* The other rank never comes. */
-static void an_abort_ends_a_creation(void)
+TEST(nccl_life, an_abort_ends_a_creation)
 {
 	ncclComm_t seen;
 	ncclResult_t e = ncclSuccess;
@@ -631,7 +630,7 @@ static void an_abort_ends_a_creation(void)
 	CHECK(now_s() - begun < 20);
 }
 
-static void version(void)
+TEST(nccl_life, version)
 {
 	int v = 0;
 
@@ -643,26 +642,9 @@ static void version(void)
 	unsetenv("COLL_NCCL_VERSION");
 }
 
-int main(int argc, char **argv)
+PROGRAM(nccl_life, "")
 {
-	static const struct plain_case tests[] = {
-	        PLAIN_CASE(version),
-	        PLAIN_CASE(codes_of_wrong_arguments),
-	        PLAIN_CASE(operations),
-	        PLAIN_CASE(configurations),
-	        PLAIN_CASE(configured_calls),
-	        PLAIN_CASE(groups_that_fail),
-	        PLAIN_CASE(one_thread_has_all),
-	        PLAIN_CASE(splits_and_shrinks),
-	        PLAIN_CASE(finalize_suspend_register),
-	        PLAIN_CASE(several_ids),
-	        PLAIN_CASE(an_abort_ends_pending_work),
-	        PLAIN_CASE(an_abort_of_an_idle_communicator_is_its_own),
-	        PLAIN_CASE(an_abort_ends_a_creation),
-	};
-
 	setenv("COLL_DEBUG", "error", 0);
 	find_driver();
-	plain_run_cases("", tests, sizeof(tests) / sizeof(tests[0]), argc > 1 ? argv[1] : NULL);
-	return plain_summary();
+	return 1;
 }

@@ -58,6 +58,15 @@ static void run(int n, void (*fn)(struct rank *me), void *arg)
 		pthread_join(ranks[r].thread, NULL);
 }
 
+/* A test whose body each rank runs. */
+#define TEST_OF_RANKS(name, n)                  \
+	static void name##_of(struct rank *me); \
+	TEST(splits, name)                      \
+	{                                       \
+		run(n, name##_of, NULL);        \
+	}                                       \
+	static void name##_of(struct rank *me)
+
 #define OK(comm, call) CHECK((call) == COLL_OK, "%s", coll_last_error(comm)->message)
 
 /* ---- Partitions ---- */
@@ -273,7 +282,7 @@ static void *own_child(void *p)
 }
 
 /* Threads of one rank, each with a child of its own, which they destroy. */
-static void threads_rank(struct rank *me)
+TEST_OF_RANKS(threads_own_children, 3)
 {
 	struct owner o[3];
 
@@ -296,11 +305,6 @@ static void threads_rank(struct rank *me)
 	coll_comm_destroy(me->world);
 }
 
-TEST(splits, threads_own_children)
-{
-	run(3, threads_rank, NULL);
-}
-
 /* ---- Lists ---- */
 
 static void expect_refusal(struct rank *me, const int *ranks, int n, const char *text)
@@ -313,7 +317,7 @@ static void expect_refusal(struct rank *me, const int *ranks, int n, const char 
 	CHECK(strstr(coll_last_error(*me->world)->message, text), "%s", coll_last_error(*me->world)->message);
 }
 
-static void lists_rank(struct rank *me)
+TEST_OF_RANKS(lists_of_ranks, 5)
 {
 	const int list[] = {4, 0, 2}, other[] = {3, 1}, twice[] = {1, 1}, far[] = {0, 9}, wrong[] = {2, 0};
 	coll_comm *child = NULL;
@@ -352,12 +356,7 @@ static void lists_rank(struct rank *me)
 	coll_comm_destroy(me->world);
 }
 
-TEST(splits, lists_of_ranks)
-{
-	run(5, lists_rank, NULL);
-}
-
-static void refusals_rank(struct rank *me)
+TEST_OF_RANKS(refused_on_all_ranks, 3)
 {
 	coll_comm *child = NULL;
 
@@ -372,14 +371,9 @@ static void refusals_rank(struct rank *me)
 	coll_comm_destroy(me->world);
 }
 
-TEST(splits, refused_on_all_ranks)
-{
-	run(3, refusals_rank, NULL);
-}
-
 /* ---- Failures stay where they belong ---- */
 
-static void differ_rank(struct rank *me)
+TEST_OF_RANKS(a_split_is_not_an_all_reduce, 2)
 {
 	coll_comm *child = NULL, *other = NULL;
 	int32_t x = 1;
@@ -401,12 +395,7 @@ static void differ_rank(struct rank *me)
 	coll_comm_destroy(me->world);
 }
 
-TEST(splits, a_split_is_not_an_all_reduce)
-{
-	run(2, differ_rank, NULL);
-}
-
-static void abort_rank(struct rank *me)
+TEST_OF_RANKS(an_abort_is_the_child_s, 3)
 {
 	coll_comm *child[3] = {NULL};
 	int world[RANKS_MAX], reversed[RANKS_MAX];
@@ -429,11 +418,6 @@ static void abort_rank(struct rank *me)
 	for (int i = 0; i < 3; i++)
 		coll_comm_destroy(&child[i]);
 	coll_comm_destroy(me->world);
-}
-
-TEST(splits, an_abort_is_the_child_s)
-{
-	run(3, abort_rank, NULL);
 }
 
 /* Who calls on a communicator that another rank has destroyed is told so, soon. */
