@@ -33,7 +33,7 @@ expect 2 'not below the number of ranks: --rank' all_reduce --algo ring -n 4 --r
 expect 2 '--all cannot be combined with a choice' verify --all -n 4
 expect 2 'needs --all, a collective' verify
 expect 0 'plan all_reduce ring rank 2 size 8 root 0 chunks 8 run 1' all_reduce --algo ring -n 8 --rank 2
-expect 0 'recv_reduce_send from 1 op in[1] to 3 pre' all_reduce --algo ring -n 8 --rank 2 --fused
+expect 0 'recv_reduce_send from 1 op in[1] to 3 of 1+1 pre' all_reduce --algo ring -n 8 --rank 2 --fused
 expect 0 'plan broadcast binomial rank 4 size 5 root 3' broadcast --algo binomial -n 5 --root 3 --rank all
 expect 0 'twoshot' list
 expect 0 '1.750 S' count all_reduce -n 8
