@@ -589,7 +589,7 @@ int main(int argc, char **argv)
 	PLAIN_RUN(open_comm);
 	for (size_t i = 0; comm && i < sizeof(scenarios) / sizeof(scenarios[0]); i++)
 		if (strcmp(how, scenarios[i].name) == 0)
-			plain_run_cases(how, &(struct plain_case){scenarios[i].name, scenarios[i].run}, 1, NULL);
+			plain_run(how, how, scenarios[i].run);
 	if (comm)
 		PLAIN_RUN(close_comm);
 	return plain_summary();

@@ -432,6 +432,6 @@ int main(int argc, char **argv)
 	how = argc > 1 ? argv[1] : "";
 	if (argc > 2)
 		launches = atoi(argv[2]);
-	plain_run_cases(how, &(struct plain_case){how, all_and_input}, 1, NULL);
+	plain_run(how, how, all_and_input);
 	return plain_summary();
 }

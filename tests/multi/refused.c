@@ -9,7 +9,6 @@
  *
  * usage: refused TRANSPORT some|every [PART-OF-A-TEST'S-NAME]
  */
-#define PLAIN_OWN_MAIN
 #include "refused.h"
 
 #include <dirent.h>
@@ -176,24 +175,24 @@ static void each_allocation(unsigned (*run)(coll_status (*act)(struct rank *r), 
 
 /* ---- Tests ---- */
 
-static void create_alone(void)
+TEST(refused, create_alone)
 {
 	each_allocation(refused_created_alone, NULL);
 }
 
-static void create_together(void)
+TEST(refused, create_together)
 {
 	each_allocation(refused_created_together, NULL);
 }
 
-static void create_apart(void)
+TEST(refused, create_apart)
 {
 	if (strstr(refused_transports, "loop"))
 		SKIP("loop stays in one process");
 	each_allocation(refused_created_apart, NULL);
 }
 
-static void create_on_hosts(void)
+TEST(refused, create_on_hosts)
 {
 	if (!strstr(refused_transports, "tcp"))
 		SKIP("nothing but tcp leads to another host");
@@ -201,7 +200,7 @@ static void create_on_hosts(void)
 }
 
 #define TEST_OF(what)                             \
-	static void refused_##what(void)          \
+	TEST(refused, what)                       \
 	{                                         \
 		each_allocation(job, act_##what); \
 	}
@@ -214,22 +213,10 @@ TEST_OF(groups)
 TEST_OF(operations)
 TEST_OF(memory)
 
-int main(int argc, char **argv)
+PROGRAM(refused, "TRANSPORT some|every")
 {
-	static const struct plain_case tests[] = {
-	        PLAIN_CASE(create_alone),    PLAIN_CASE(create_together),    PLAIN_CASE(create_apart),
-	        PLAIN_CASE(create_on_hosts), PLAIN_CASE(refused_calls),      PLAIN_CASE(refused_children),
-	        PLAIN_CASE(refused_ends),    PLAIN_CASE(refused_repeats),    PLAIN_CASE(refused_streams),
-	        PLAIN_CASE(refused_groups),  PLAIN_CASE(refused_operations), PLAIN_CASE(refused_memory),
-	};
-
-	if (argc < 3) {
-		fprintf(stderr, "usage: %s TRANSPORT some|every [PART-OF-A-TEST'S-NAME]\n", argv[0]);
-		return 64;
-	}
 	every_k = strcmp(argv[2], "every") == 0;
 	refusing_begin();
 	snprintf(refused_transports, sizeof(refused_transports), "COLL_TRANSPORTS=%s", argv[1]);
-	plain_run_cases("", tests, sizeof(tests) / sizeof(tests[0]), argc > 3 ? argv[3] : NULL);
-	return plain_summary();
+	return 3;
 }
