@@ -464,6 +464,21 @@ coll_status coll_context_join(struct coll_context *ctx, const struct coll_peer_i
 
 /* ---- Links ---- */
 
+/* Those that are allowed and could not be opened are reasons, too. */
+static void add_unopened(const struct coll_context *ctx, char *why, size_t why_bytes, size_t used)
+{
+	for (int i = 0; i < COLL_TRANSPORTS; i++) {
+		bool opened = turn_of(ctx->settings.transports, i, ctx->group != NULL) < 0;
+
+		for (int k = 0; k < ctx->ntransports && !opened; k++)
+			opened = ctx->transports[k].position == i;
+		if (!opened && used < why_bytes)
+			used += (size_t)snprintf(why + used, why_bytes - used,
+			                         "%s%s: could not be opened here, as a line of the log says",
+			                         used ? "; " : "", coll_transports[i]->name);
+	}
+}
+
 struct coll_opened_transport *coll_context_choose(struct coll_context *ctx, int process, char *why, size_t why_bytes)
 {
 	const struct coll_peer_info *peer = &ctx->peer_infos[process];
@@ -483,6 +498,7 @@ struct coll_opened_transport *coll_context_choose(struct coll_context *ctx, int 
 			used += (size_t)snprintf(why + used, why_bytes - used, "%s%s: %s", used ? "; " : "",
 			                         w->table.name, reason);
 	}
+	add_unopened(ctx, why, why_bytes, used);
 	return NULL;
 }
 
@@ -490,7 +506,7 @@ static coll_status open_link(struct coll_context *ctx, int process, struct coll_
 {
 	struct coll_process *p = &ctx->processes[process];
 	const struct coll_peer_info *info = &ctx->peer_infos[process];
-	char why[200];
+	char why[400];
 	struct coll_opened_transport *w = coll_context_choose(ctx, process, why, sizeof(why));
 	const uint8_t *address;
 	size_t len;
