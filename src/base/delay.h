@@ -40,6 +40,8 @@ SUM_BELOW(2 * COLL_DELAY_TCP_TICK_REMOTE_MS + COLL_DELAY_CAUSE_UNREACHED_MS + CO
           COLL_PROMISE_UNREACHABLE_MS);
 /* One address that swallows packets does not keep others from being tried. */
 SUM_BELOW(COLL_DELAY_TCP_CONNECT_MS, 2000);
+/* The frames of a lost rail go on in 1.5 s. */
+SUM_BELOW(COLL_DELAY_TCP_RAIL_SILENT_MS + 2 * COLL_DELAY_TCP_TICK_REMOTE_MS + COLL_DELAY_TCP_CONNECT_FIRST_MS, 1500);
 /* That wait outlasts the liveness check of an unreachable host. */
 SUM_BELOW(COLL_DELAY_LIVENESS_UNREACHED_MS + COLL_DELAY_SETTLE_MS, COLL_DELAY_CAUSE_UNREACHED_MS);
 /* rdma: an idle link is asked, and its connection is not made again. */

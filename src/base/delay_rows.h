@@ -123,7 +123,8 @@ ROW(TCP_AGAIN, 30, PACE, "after BUSY, a handshake that the peer dropped, or a ro
 ROW(TCP_TICK_PENDING, 100, PACE, "between looks while something has a deadline")
 ROW(TCP_TICK_REMOTE, 100, UNREACHABLE, "between looks while a link leaves this machine")
 ROW(TCP_TICK_DEAF, 100, DEATH, "between looks while the service thread is not woken by some link")
-ROW(TCP_UNACKNOWLEDGED, 1000, DEATH, "data in flight on one socket of several and no acknowledgement: it is lost")
+ROW(TCP_RAIL_SILENT, 600, PACE, "data in flight on one rail of several and no acknowledgement: it goes over another that is heard")
+ROW(TCP_RAIL_HEARD, 300, PACE, "without an acknowledgement, and still a rail that others may go over")
 ROW(TCP_FINI, 90, RETURN, "at the end of an instance: for queued bytes to leave")
 
 /* rdma. */

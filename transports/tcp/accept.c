@@ -21,6 +21,7 @@
 #include "tcp.h"
 #include "transports/tcp/connect.h"
 #include "transports/tcp/handshake.h"
+#include "transports/tcp/kept.h"
 #include "transports/tcp/link.h"
 #include "transports/tcp/rx.h"
 
@@ -67,21 +68,52 @@ static bool lower(const struct coll_process_id *a, const struct coll_process_id 
 	return a->word[0] != b->word[0] ? a->word[0] < b->word[0] : a->word[1] < b->word[1];
 }
 
+/* The rail that goes on over a new socket, locked; NULL: it is not here, or this end knows a later socket. Of two
+ * connections made at the same time that of the lower id stays. */
+static struct tcp_link *welcome_back(struct tcp_inst *in, const struct coll_tcp_hello *h, unsigned rail)
+{
+	struct tcp_link *l = (struct tcp_link *)coll_link_table_find(&in->links, &h->from, rail);
+
+	if (l == NULL)
+		return NULL;
+	pthread_mutex_lock(&l->base.lock);
+	while (l->state == LINK_UP && coll_tcp_rx(l, 1 << 20) > 0)
+		;
+	if (l->state == LINK_UP && l->several && l->line == h->line && h->made >= l->made)
+		coll_tcp_kept_strand(l, "the peer no longer reaches this host");
+	if (l->state == LINK_CONNECTING && l->again && l->line == h->line &&
+	    (l->attempt.fd < 0 || lower(&h->from, &in->env.self))) {
+		coll_tcp_hang_up(&l->attempt);
+		return l;
+	}
+	coll_tcp_link_work(l);
+	pthread_mutex_unlock(&l->base.lock);
+	return NULL;
+}
+
 /* The link or rail that takes a proven connection of the peer, both locks held; NULL:
  * busy. Of two connections made at the same time that of the lower id stays. */
-static struct tcp_link *welcome(struct tcp_inst *in, const struct coll_process_id *peer, unsigned rail)
+static struct tcp_link *welcome(struct tcp_inst *in, const struct coll_tcp_hello *h)
 {
+	const struct coll_process_id *peer = &h->from;
+	const unsigned rail = h->verdict % COLL_TCP_SEVERAL;
 	struct tcp_link *l;
 
 	if (coll_tcp_connect_closing(in, peer, rail))
 		return NULL;
+	if (h->line != 0)
+		return welcome_back(in, h, rail);
 	l = (struct tcp_link *)coll_link_table_find(&in->links, peer, rail);
 	if (l != NULL) {
 		pthread_mutex_lock(&l->base.lock);
 		/* Perhaps the peer has closed this one and opens the next. */
 		while (l->state == LINK_UP && coll_tcp_rx(l, 1 << 20) > 0)
 			;
-		if (l->state == LINK_CONNECTING && (l->attempt.fd < 0 || lower(peer, &in->env.self))) {
+		/* The peer never knew the socket that is lost. */
+		if (l->again && !l->heard)
+			l->line = 0;
+		if (l->state == LINK_CONNECTING && l->again == (l->line == 0 && l->made > 0) &&
+		    (l->attempt.fd < 0 || lower(peer, &in->env.self))) {
 			coll_tcp_hang_up(&l->attempt);
 			return l;
 		}
@@ -109,8 +141,13 @@ static void admit(struct tcp_inst *in, struct tcp_handshake *h)
 
 	coll_tcp_hello_make(&m, in, COLL_TCP_VERDICT, &peer, h->nonce, h->peer.nonce);
 	pthread_mutex_lock(&in->links.lock);
-	l = welcome(in, &peer, h->in.verdict);
+	l = welcome(in, &h->in);
 	m.verdict = l != NULL ? COLL_TCP_ACCEPT : COLL_TCP_BUSY;
+	if (l != NULL) {
+		l->several |= h->in.verdict >= COLL_TCP_SEVERAL;
+		l->made = 1 + (l->made > h->in.made ? l->made : h->in.made);
+		m.made = l->made;
+	}
 	coll_tcp_hello_seal(&m, in->env.job_key, h->peer.nonce);
 	if (!coll_tcp_say(fd, &m) || l == NULL) {
 		/* A link left behind in LINK_CONNECTING goes on by its own means. */
@@ -123,7 +160,7 @@ static void admit(struct tcp_inst *in, struct tcp_handshake *h)
 	}
 	in->pending_count--;
 	if (l != NULL) {
-		if (l->state == LINK_CONNECTING && l->base.opens == 0)
+		if (l->state == LINK_CONNECTING && l->base.opens == 0 && !l->again)
 			coll_tcp_link_fail(l, COLL_ERR_PEER_DEAD, "the peer left during the handshake");
 		coll_tcp_link_work(l);
 		pthread_mutex_unlock(&l->base.lock);
@@ -154,7 +191,7 @@ void coll_tcp_accept_read(struct tcp_inst *in, struct tcp_handshake *h)
 		wrong = coll_tcp_hello_check(&h->in, in, COLL_TCP_PROOF, &h->peer.from, h->nonce);
 		if (wrong == NULL && memcmp(h->in.nonce, h->peer.nonce, 16) != 0)
 			wrong = "its nonce has changed";
-		if (wrong == NULL && h->in.verdict >= TCP_RAILS_MAX)
+		if (wrong == NULL && h->in.verdict % COLL_TCP_SEVERAL >= TCP_RAILS_MAX)
 			wrong = "no link has so many sockets";
 		if (wrong == NULL) {
 			admit(in, h);

@@ -15,6 +15,7 @@
 #include "base/log.h"
 #include "tcp.h"
 #include "transports/tcp/grant.h"
+#include "transports/tcp/kept.h"
 #include "transports/tcp/link.h"
 #include "transports/tcp/rails.h"
 #include "transports/tcp/rx.h"
@@ -91,6 +92,7 @@ static void enter(struct tcp_channel *ch)
 /* ch itself may be gone. */
 static void leave(struct tcp_link *l)
 {
+	coll_tcp_tx_asked(l);
 	coll_tcp_link_work(l);
 	pthread_mutex_unlock(&l->base.lock);
 }
@@ -121,6 +123,9 @@ void coll_tcp_channel_free_sender(struct tcp_sender *s)
 			s->next->prev = s->prev;
 	}
 	coll_tcp_tx_release(s->base.link, s->base.reserved);
+	for (uint32_t i = 0; i < s->kept_count; i++)
+		free(s->kept[(s->kept_first + i) % s->base.slots].owned);
+	free(s->kept);
 	free(s->lent);
 	free(s->base.spare);
 	free(s->base.memory);
@@ -150,7 +155,10 @@ static coll_status open_sender(struct tcp_link *l, const struct tcp_channel *bas
 	s->base = *base;
 	s->current = UINT32_MAX;
 	s->lent = malloc(base->slots * sizeof(struct coll_cookie *));
-	if (!make_slots(&s->base) || s->lent == NULL || coll_tcp_tx_reserve(l, base->slots + 2) != COLL_OK) {
+	if (l->several)
+		s->kept = malloc(base->slots * sizeof(*s->kept));
+	if (!make_slots(&s->base) || s->lent == NULL || (l->several && s->kept == NULL) ||
+	    coll_tcp_tx_reserve(l, base->slots + 2) != COLL_OK) {
 		coll_tcp_channel_free_sender(s);
 		return COLL_ERR_MEMORY;
 	}
@@ -165,7 +173,7 @@ static coll_status open_sender(struct tcp_link *l, const struct tcp_channel *bas
 	return COLL_OK;
 }
 
-static void send_grant(struct tcp_receiver *r)
+void coll_tcp_channel_grant(struct tcp_receiver *r)
 {
 	const struct coll_channel_key *key = &r->base.key;
 	struct coll_tcp_head head = {
@@ -200,7 +208,7 @@ static coll_status open_receiver(struct tcp_link *l, const struct tcp_channel *b
 	}
 	r->base.reserved = 4;
 	coll_id_table_put(&l->receivers, r->id, r);
-	send_grant(r);
+	coll_tcp_channel_grant(r);
 	*channel = r;
 	return COLL_OK;
 }
@@ -243,13 +251,20 @@ static void keep_lent(struct tcp_sender *s)
 		e->lent = false;
 		s->lent_done++;
 	}
-	finish_lent(s);
 }
 
 static void close_sender(struct tcp_sender *s)
 {
-	keep_lent(s);
+	if (s->kept == NULL)
+		keep_lent(s);
+	else if (!coll_tcp_kept_copy(s))
+		coll_tcp_link_fail(s->base.link, COLL_ERR_SYSTEM, "out of memory for frames of a closed channel");
+	finish_lent(s);
 	s->closed = true;
+	if (s->kept != NULL) {
+		coll_tcp_kept_release(s);
+		return;
+	}
 	if (s->grant != NULL)
 		s->grant->sender = NULL;
 	s->grant = NULL;
@@ -266,6 +281,7 @@ static void close_receiver(struct tcp_receiver *r)
 		l->into = NULL;
 		l->into_ptr = NULL;
 		l->taking = false;
+		l->skip = 0;
 	}
 	if (r->into.cookie != NULL) {
 		if (!r->into.finished) {
@@ -303,6 +319,11 @@ void coll_tcp_channel_sent(struct tcp_link *l, struct tcp_entry *e)
 {
 	struct tcp_sender *s = e->sender;
 
+	if (s != NULL && s->kept != NULL) {
+		s->queued--;
+		coll_tcp_kept_release(s);
+		return;
+	}
 	free(e->owned);
 	e->owned = NULL;
 	if (s == NULL)
@@ -357,6 +378,21 @@ static struct coll_tcp_head data_head(struct tcp_sender *s, const struct coll_fr
 	};
 }
 
+/* Whether its memory is free again. */
+static bool send_data(struct tcp_sender *s, const struct tcp_entry *e)
+{
+	bool gone = false;
+
+	if (s->kept != NULL) {
+		coll_tcp_kept_send(s, e);
+		return false;
+	}
+	s->queued++;
+	coll_tcp_tx(s->base.link, e, &gone);
+	s->queued -= gone;
+	return gone;
+}
+
 /* An error of the socket shows here first; frames that came before it are read. */
 static coll_status after_send(struct tcp_channel *ch)
 {
@@ -381,10 +417,7 @@ coll_status coll_tcp_post(void *channel, const struct coll_frame *frame)
 	if (s->grant != NULL && nothing(ch) == COLL_AGAIN) {
 		e.head = data_head(s, frame);
 		e.payload = slot_at(ch, e.slot);
-		s->queued++;
-		coll_tcp_tx(ch->link, &e, &gone);
-		if (gone)
-			s->queued--;
+		gone = send_data(s, &e);
 	}
 	if (gone)
 		ch->spare[ch->spare_count++] = e.slot;
@@ -401,7 +434,6 @@ coll_status coll_tcp_post_ref(void *channel, const void *ptr, const struct coll_
 	struct tcp_entry e = {
 	        .sender = s, .slot = UINT32_MAX, .len_bytes = frame->len_bytes, .payload = ptr, .lent = true};
 	coll_status status;
-	bool gone;
 
 	assert(frame->len_bytes <= ch->slot_bytes);
 	if (mem != NULL && mem->kind != 0)
@@ -416,15 +448,11 @@ coll_status coll_tcp_post_ref(void *channel, const void *ptr, const struct coll_
 		ch->spare[ch->spare_count++] = s->current;
 	s->current = UINT32_MAX;
 	e.head = data_head(s, frame);
-	s->queued++;
+	e.head.flags = s->kept != NULL ? COLL_TCP_ASKS : 0;
 	cookie->status = COLL_OK;
 	cookie->pending = 1;
 	s->lent[(s->lent_first + s->lent_count++) % ch->slots] = cookie;
-	coll_tcp_tx(ch->link, &e, &gone);
-	if (gone) {
-		s->queued--;
-		s->lent_done++;
-	}
+	s->lent_done += send_data(s, &e);
 	after_send(ch); /* an error reaches the caller by the cookie */
 	finish_lent(s);
 	leave(ch->link);
@@ -459,10 +487,12 @@ coll_status coll_tcp_view(void *channel, const void **p, struct coll_frame *fram
 
 static void pop(struct tcp_receiver *r)
 {
+	const bool asks = front(r)->asks;
+
 	r->base.spare[r->base.spare_count++] = front(r)->slot;
 	r->first = (r->first + 1) % r->base.slots;
 	r->count--;
-	coll_tcp_channel_owe(r);
+	coll_tcp_channel_owe(r, asks);
 }
 
 coll_status coll_tcp_done(void *channel)

@@ -20,6 +20,9 @@ coll_status coll_tcp_recv_into(void *channel, void *ptr, const struct coll_memor
 coll_status coll_tcp_recv_through(void *channel, const struct coll_taker *taker, const struct coll_frame *expect,
                                   struct coll_cookie *cookie);
 
+/* Tell the peer that a receiver is open. */
+void coll_tcp_channel_grant(struct tcp_receiver *r);
+
 /* Something happened on ch: complete its cookies, and have sleepers woken. */
 void coll_tcp_channel_event(struct tcp_channel *ch);
 

@@ -18,6 +18,7 @@
 #include "base/log.h"
 #include "base/proof.h"
 #include "tcp.h"
+#include "transports/common/rails.h"
 #include "transports/tcp/address.h"
 #include "transports/tcp/handshake.h"
 #include "transports/tcp/link.h"
@@ -25,7 +26,11 @@
 static void give_up(struct tcp_link *l, coll_status why, const char *cause)
 {
 	pthread_mutex_lock(&l->base.lock);
-	coll_tcp_link_fail(l, why, "cannot connect: %s", cause);
+	/* Another of its rails may lead there. */
+	if (l->again && coll_clock_ns() < l->stranded_ns + l->inst->timeout_ns)
+		l->stranded = true;
+	else
+		coll_tcp_link_fail(l, why, "cannot connect: %s", cause);
 	coll_tcp_link_work(l);
 	pthread_mutex_unlock(&l->base.lock);
 }
@@ -143,7 +148,9 @@ static void attempt(struct tcp_link *l)
 static void speak(struct tcp_link *l, struct coll_tcp_hello *m, enum coll_tcp_hello_type type, const uint64_t other[2])
 {
 	coll_tcp_hello_make(m, l->inst, type, &l->base.peer, l->attempt.nonce, other);
-	m->verdict = (uint8_t)l->base.part;
+	m->verdict = (uint8_t)(l->base.part | (l->several ? COLL_TCP_SEVERAL : 0));
+	m->line = l->again ? l->line : 0;
+	m->made = l->made;
 	coll_tcp_hello_seal(m, l->inst->env.job_key, other);
 }
 
@@ -210,6 +217,7 @@ static void judged(struct tcp_link *l)
 	coll_tcp_hang_up(h);
 	pthread_mutex_lock(&in->links.lock);
 	pthread_mutex_lock(&l->base.lock);
+	l->made = h->in.made;
 	if (l->state == LINK_CONNECTING)
 		coll_tcp_link_up(l, fd, coll_tcp_hello_seed(in->env.job_key, h->nonce, h->peer.nonce),
 		                 h->peer.host == in->address.machine);
@@ -279,6 +287,10 @@ void coll_tcp_connect_retry(struct tcp_link *l, uint64_t now)
 
 	pthread_mutex_lock(&l->base.lock);
 	connecting = l->state == LINK_CONNECTING;
+	if (connecting && l->stranded && l->base.opens == 0 && now >= l->stranded_ns + l->inst->timeout_ns)
+		coll_tcp_link_fail(l, COLL_ERR_PEER_DEAD, "nobody has opened it");
+	if (connecting && l->stranded)
+		coll_link_rails_notice(&l->inst->links);
 	/* Closed: if the peer may have accepted the connection, send BYE there; without it the end would count as a
 	 * death. */
 	wanted = l->base.opens > 0 || (l->base.lingering && proven(l));
@@ -286,6 +298,7 @@ void coll_tcp_connect_retry(struct tcp_link *l, uint64_t now)
 		coll_tcp_hang_up(&l->attempt);
 		coll_tcp_link_fail(l, COLL_ERR_PEER_DEAD, "closed");
 	}
+	wanted &= !l->stranded;
 	pthread_mutex_unlock(&l->base.lock);
 	if (!connecting || !wanted)
 		return;

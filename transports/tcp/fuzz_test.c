@@ -343,10 +343,10 @@ TEST(tcp_fuzz, every_rule_is_kept)
 	         {.type = COLL_TCP_CLOSE, .channel = 2, .credit_channel = COLL_TCP_NO_CHANNEL}},
 	        {"open channel is reported closed",
 	         {.type = COLL_TCP_CLOSED, .channel = 0, .credit_channel = COLL_TCP_NO_CHANNEL}},
-	        {"no link has",
-	         {.type = COLL_TCP_LOST, .channel = TCP_RAILS_MAX, .credit_channel = COLL_TCP_NO_CHANNEL}},
+	        {"state of a channel that was not",
+	         {.type = COLL_TCP_STATE, .channel = 2, .credit_channel = COLL_TCP_NO_CHANNEL}},
 	        {"unknown type", {.type = 99, .credit_channel = COLL_TCP_NO_CHANNEL}},
-	        {"begin where it should", {.type = COLL_TCP_NOP, .zero = 1, .credit_channel = COLL_TCP_NO_CHANNEL}},
+	        {"begin where it should", {.type = COLL_TCP_NOP, .flags = 1, .credit_channel = COLL_TCP_NO_CHANNEL}},
 	        {"after the goodbye", {.type = COLL_TCP_BYE, .credit_channel = COLL_TCP_NO_CHANNEL}},
 	};
 

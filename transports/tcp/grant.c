@@ -13,12 +13,13 @@
 #include "base/log.h"
 #include "tcp.h"
 #include "transports/tcp/channel.h"
+#include "transports/tcp/kept.h"
 #include "transports/tcp/link.h"
 #include "transports/tcp/tx.h"
 
 /* ---- credit of receivers -------------------------------------------------------- */
 
-void coll_tcp_channel_owe(struct tcp_receiver *r)
+void coll_tcp_channel_owe(struct tcp_receiver *r, bool asks)
 {
 	struct tcp_link *l = r->base.link;
 
@@ -26,16 +27,19 @@ void coll_tcp_channel_owe(struct tcp_receiver *r)
 		r->owing_next = l->owing;
 		l->owing = r;
 	}
-	if (r->owed == r->due_at)
+	l->asked |= asks;
+	if (!r->due && (asks || r->owed >= r->due_at)) {
+		r->due = true;
 		l->due++;
+	}
 }
 
 void coll_tcp_channel_forget_owed(struct tcp_receiver *r)
 {
 	struct tcp_link *l = r->base.link;
 
-	if (r->owed >= r->due_at)
-		l->due--;
+	l->due -= r->due;
+	r->due = false;
 	for (struct tcp_receiver **p = &l->owing; *p != NULL; p = &(*p)->owing_next)
 		if (*p == r) {
 			*p = r->owing_next;
@@ -51,7 +55,7 @@ bool coll_tcp_channel_take_credit(struct tcp_link *l, bool due_only, uint32_t *i
 	if (r == NULL || (due_only && l->due == 0))
 		return false;
 	if (l->due > 0)
-		while (r->owed < r->due_at)
+		while (!r->due)
 			r = r->owing_next;
 	*id = r->id;
 	*count = r->owed;
@@ -107,7 +111,10 @@ const char *coll_tcp_channel_granted(struct tcp_link *l, const struct coll_tcp_h
 
 	if (head->channel >= TCP_CHANNELS_MAX || head->credits < 2 || head->credits > TCP_CHANNELS_MAX)
 		return "a grant out of range";
-	if (coll_id_table_get(&l->grants, head->channel) != NULL || find_grant(l, &key) != NULL)
+	g = coll_id_table_get(&l->grants, head->channel);
+	if (g != NULL && g->held && coll_same_key(&g->key, &key))
+		return NULL; /* told again on a new socket */
+	if (g != NULL || find_grant(l, &key) != NULL)
 		return "a channel is granted twice";
 	g = calloc(1, sizeof(*g));
 	if (g == NULL || !coll_id_table_put(&l->grants, head->channel, g)) {
@@ -138,7 +145,9 @@ const char *coll_tcp_channel_credited(struct tcp_link *l, uint32_t id, uint32_t 
 	if (count > g->slots - g->credits)
 		return "more credits than slots";
 	g->credits += count;
-	if (g->sender != NULL)
+	if (g->sender != NULL && g->sender->kept != NULL)
+		coll_tcp_kept_release(g->sender);
+	else if (g->sender != NULL)
 		coll_tcp_channel_event(&g->sender->base);
 	return NULL;
 }
@@ -146,14 +155,18 @@ const char *coll_tcp_channel_credited(struct tcp_link *l, uint32_t id, uint32_t 
 const char *coll_tcp_channel_withdrawn(struct tcp_link *l, uint32_t id)
 {
 	struct tcp_grant *g = coll_id_table_get(&l->grants, id);
+	struct tcp_sender *s = g != NULL ? g->sender : NULL;
 	struct coll_tcp_head head = {.type = COLL_TCP_CLOSED, .channel = id};
 
-	if (g == NULL)
+	if (g == NULL && l->made <= 1)
 		return "a channel that was not granted is closed";
-	if (g->sender != NULL)
-		g->sender->grant = NULL;
-	coll_id_table_drop(&l->grants, id, g);
+	if (s != NULL)
+		s->grant = NULL;
+	if (g != NULL)
+		coll_id_table_drop(&l->grants, id, g);
 	free(g);
+	if (s != NULL && s->kept != NULL)
+		coll_tcp_kept_release(s);
 	coll_tcp_tx_control(l, &head);
 	return NULL;
 }

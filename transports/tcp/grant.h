@@ -7,7 +7,7 @@
 #include "transports/tcp/tcp.h"
 
 /* A slot has been emptied: credit is owed. */
-void coll_tcp_channel_owe(struct tcp_receiver *r);
+void coll_tcp_channel_owe(struct tcp_receiver *r, bool asks);
 void coll_tcp_channel_forget_owed(struct tcp_receiver *r);
 
 /* Join s to the grant of its key, if the peer has given it. */

@@ -21,6 +21,7 @@
 #include "tcp.h"
 #include "transports/tcp/address.h"
 #include "transports/tcp/channel.h"
+#include "transports/tcp/kept.h"
 #include "transports/tcp/rails.h"
 #include "transports/tcp/tx.h"
 
@@ -236,15 +237,33 @@ static bool watch(struct tcp_link *l)
 	return l->watched && !l->deaf;
 }
 
+/* For progress. One that goes on may be there still. */
+static void list(struct tcp_link *l)
+{
+	struct tcp_inst *in = l->inst;
+
+	for (uint32_t i = 0; l->made > 1 && i < in->up_count; i++)
+		if (in->up[i] == l)
+			return;
+	in->up[in->up_count] = l;
+	if (in->up_count < TCP_DIRECT_LINKS)
+		atomic_store(&in->direct[in->up_count], l);
+	atomic_fetch_add(&in->up_count, 1);
+}
+
 coll_status coll_tcp_link_up(struct tcp_link *l, int fd, uint64_t seed, bool same_machine)
 {
 	struct tcp_inst *in = l->inst;
 
+	const bool again = l->again;
+
 	assert(l->state == LINK_CONNECTING);
 	l->fd = fd;
 	l->seed = seed;
+	if (l->line == 0)
+		l->line = seed;
+	l->again = l->stranded = false;
 	l->near = both_ends_here(fd);
-	l->lost = 0;
 	l->where[0] = '\0';
 	if (!l->near)
 		coll_tcp_address_where(&in->address, fd, l->where, sizeof(l->where));
@@ -257,11 +276,10 @@ coll_status coll_tcp_link_up(struct tcp_link *l, int fd, uint64_t seed, bool sam
 	l->state = LINK_UP;
 	atomic_fetch_sub(&in->connecting, 1);
 	coll_peer_link_up(&l->base);
-	in->up[in->up_count] = l;
-	if (in->up_count < TCP_DIRECT_LINKS)
-		atomic_store(&in->direct[in->up_count], l);
-	atomic_fetch_add(&in->up_count, 1);
+	list(l);
 	in->remote_count += !l->near;
+	if (again)
+		coll_tcp_kept_resume(l);
 	for (uint32_t i = 0; i < l->queue_count; i++)
 		coll_tcp_tx_seal(l, &l->queue[(l->queue_first + i) & (l->queue_cap - 1)].head);
 	coll_tcp_tx_flush(l);
@@ -291,7 +309,12 @@ static void fail_cookies(struct tcp_link *l)
 	l->into = NULL;
 	l->into_ptr = NULL;
 	l->taking = false;
-	l->into_left = 0;
+	l->into_left = l->skip = 0;
+	for (struct tcp_sender *s = l->senders, *next; s != NULL; s = next) {
+		next = s->next;
+		if (s->kept != NULL)
+			coll_tcp_kept_release(s);
+	}
 	for (uint32_t i = 0; i < l->receivers.cap; i++) {
 		struct tcp_receiver *r = l->receivers.at[i];
 

@@ -1,13 +1,11 @@
 /*
  * A link of several sockets. Each is a rail: a tcp_link of its own in the table, with its own
- * handshake, queue, channels and lock, under the peer's id and the rail's number. The first is the
- * link that users hold; it has pointers to the others. A channel belongs to one rail, which its key
- * names, so nothing has to be reordered: credits, sequence numbers, CLOSE and BYE
- * belong to each rail, as if it were alone.
+ * handshake, queue, channels and lock (transports/common/rails.h). Credits, running numbers, CLOSE and BYE belong to
+ * each rail, as if it were alone.
  *
- * Invariant: the rails of a link share their state. They are opened together, closed
- * together, and when one breaks the others are broken with its cause. link_down is
- * called once, for the first. This file does not make connections.
+ * Invariant: a rail whose socket is lost goes on over the addresses of another one that is well (kept.h). The link ends
+ * when one of them ends for another reason, or none is left; then all end with that cause, and link_down is called
+ * once, for the first. This file does not make connections.
  */
 #include "transports/tcp/rails.h"
 
@@ -21,7 +19,7 @@
 #include "base/log.h"
 #include "tcp.h"
 #include "transports/tcp/address.h"
-#include "transports/tcp/closing.h"
+#include "transports/tcp/kept.h"
 #include "transports/tcp/link.h"
 #include "transports/tcp/pairs.h"
 #include "transports/tcp/rx.h"
@@ -84,6 +82,7 @@ static void aim_rail(struct coll_peer_link *r, const void *ways, unsigned number
 {
 	const struct way *way = ways;
 
+	((struct tcp_link *)r)->several = way->route.sockets > 1;
 	aim((struct tcp_link *)r, &way->target, way->route.paired ? &way->route.pair[number] : NULL);
 }
 
@@ -140,80 +139,139 @@ void coll_tcp_link_close(void *link)
 	coll_reactor_kick(&in->service);
 }
 
-/* ---- the end ---------------------------------------------------------------------- */
+/* ---- a rail is lost ----------------------------------------------------------------- */
 
-struct break_of {
-	bool any;
-	bool leaving;    /* the peer has said goodbye on one: the end of the others is no death */
-	unsigned number; /* of the rail to blame */
-	unsigned lost;   /* as in struct tcp_link */
-	coll_status why;
-	char cause[sizeof(((struct coll_peer_link *)NULL)->cause)];
-	/* That has not been acknowledged for longest, of those that are up. */
-	uint64_t silent_ns;
-	unsigned silent;
+/* What the rails of a link are, each looked at once. */
+struct state {
+	int over;    /* one that ended for good; -1: none */
+	int lost;    /* one whose socket is lost, the longest */
+	int gone;    /* one that has been silent until its host counts as gone */
+	int well;    /* one that is up and acknowledged */
+	bool left;   /* the peer has said goodbye on one: the end of the others is no death */
+	bool others; /* up and not well, or connecting for the first time */
 };
 
-static void look(struct tcp_link *r, unsigned number, unsigned count, struct break_of *b)
+static void look(struct tcp_link *const *rail, unsigned k, struct state *s)
 {
-	const uint64_t now = coll_clock_ns();
+	struct tcp_link *r = rail[k];
+	uint64_t now, silent_ns;
 
 	pthread_mutex_lock(&r->base.lock);
-	while (r->state == LINK_UP && coll_tcp_rx(r, 1 << 20) > 0)
-		;
-	b->leaving |= r->bye_seen || r->state == LINK_ENDED;
-	b->lost = r->lost <= count && r->lost > 0 ? r->lost : b->lost;
+	drain(&r->base);
+	now = coll_clock_ns();
+	silent_ns = r->unanswered_ns != 0 && now > r->unanswered_ns ? now - r->unanswered_ns : 0;
 	coll_tcp_link_work(r);
-	if (r->state == LINK_DOWN && !b->any) {
-		b->any = true;
-		b->number = number;
-		b->why = r->base.why;
-		snprintf(b->cause, sizeof(b->cause), "rail %u of %u: %.200s", number + 1, count, r->base.cause);
-	}
-	if (r->state == LINK_UP && r->unanswered_ns != 0 && now > r->unanswered_ns + b->silent_ns) {
-		b->silent_ns = now - r->unanswered_ns;
-		b->silent = number;
+	s->left |= r->bye_seen || r->state == LINK_ENDED;
+	if (r->state == LINK_DOWN && s->over < 0)
+		s->over = (int)k;
+	if (r->state == LINK_CONNECTING && r->again && (s->lost < 0 || r->stranded_ns < rail[s->lost]->stranded_ns))
+		s->lost = (int)k;
+	/* One that tries an address is given the time that it takes. */
+	s->others |= r->state == LINK_CONNECTING && r->again && !r->stranded &&
+	             now < r->stranded_ns + COLL_DELAY_NS(TCP_CONNECT_FIRST);
+	if (r->state == LINK_UP && silent_ns < COLL_DELAY_NS(TCP_RAIL_HEARD)) {
+		s->well = (int)k;
+	} else if (r->state == LINK_UP && silent_ns >= r->inst->unreachable_ns) {
+		s->gone = (int)k;
+		snprintf(r->base.cause, sizeof(r->base.cause), "%s: host unreachable: no acknowledgement for %u ms",
+		         r->where, (unsigned)(silent_ns / COLL_NS_PER_MS));
+	} else {
+		s->others |= r->state == LINK_UP || (r->state == LINK_CONNECTING && !r->again);
 	}
 	pthread_mutex_unlock(&r->base.lock);
 }
 
-/* The peer ends all rails when it has lost one, and its end of that one reaches nobody. So the rail to blame is the
- * one that it names, or else one that is silent, not the first whose stream ended. */
-static void blame(struct tcp_link *const *rail, unsigned count, struct break_of *b)
+/* Over the addresses of a rail that is well. */
+static void move(struct tcp_link *r, struct tcp_link *well)
 {
-	const bool silent = b->silent_ns >= COLL_DELAY_NS(TCP_UNACKNOWLEDGED) / 2;
-	const char *where;
+	struct tcp_link by;
 
-	if (b->why != COLL_ERR_PEER_DEAD || (b->lost == 0 && !silent))
-		return;
-	b->number = b->lost > 0 ? b->lost - 1 : b->silent;
-	pthread_mutex_lock(&rail[b->number]->base.lock);
-	where = rail[b->number]->where;
-	snprintf(b->cause, sizeof(b->cause), "rail %u of %u: %s%sthe peer no longer reaches this host", b->number + 1,
-	         count, where, *where ? ": " : "");
-	pthread_mutex_unlock(&rail[b->number]->base.lock);
-}
-
-static void tear(struct tcp_link *r, const struct break_of *b)
-{
-	const struct coll_tcp_head lost = {.type = COLL_TCP_LOST, .channel = b->number};
-
+	pthread_mutex_lock(&well->base.lock);
+	by.target = well->target;
+	by.sourced = well->sourced;
+	by.source = well->source;
+	pthread_mutex_unlock(&well->base.lock);
 	pthread_mutex_lock(&r->base.lock);
-	if (r->state == LINK_UP)
-		coll_tcp_closing_begin(r, &lost);
-	coll_tcp_link_tear(r, b->why, "%s", b->cause);
+	if (r->state == LINK_UP && r->silent && r != well)
+		coll_tcp_kept_strand(r, "no acknowledgement for %u ms", (unsigned)COLL_DELAY_TCP_RAIL_SILENT_MS);
+	if (r->stranded) {
+		aim(r, &by.target, NULL);
+		r->sourced = by.sourced;
+		r->source = by.source;
+		r->stranded = false;
+		r->retry_ns = 0;
+		coll_reactor_kick(&r->inst->service);
+	}
 	coll_tcp_link_work(r);
 	pthread_mutex_unlock(&r->base.lock);
 }
 
-/* The link_down that its end has withheld, with the cause that was found. */
-static void announce(struct tcp_link *l, const struct break_of *b)
+/* All are silent, but not yet given up: one of them tries a pair of addresses that none uses, which may have worked
+ * again since its rail was lost. */
+static void try_unused(struct tcp_link *const *rail, unsigned count)
+{
+	struct tcp_link *r = rail[0];
+	struct coll_tcp_route route;
+	unsigned i = 0;
+
+	pthread_mutex_lock(&r->base.lock);
+	coll_tcp_route_find(&r->inst->address, &r->target, r->inst->sockets, &route);
+	for (unsigned k = 0; route.paired && i < route.sockets && k < count;)
+		if (coll_tcp_candidate_same_ip(&route.pair[i].here, &rail[k]->source))
+			i++, k = 0;
+		else
+			k++;
+	if (route.paired && i < route.sockets && r->state == LINK_UP && r->silent) {
+		const struct coll_tcp_address target = r->target;
+
+		coll_tcp_kept_strand(r, "no acknowledgement for %u ms", (unsigned)COLL_DELAY_TCP_RAIL_SILENT_MS);
+		aim(r, &target, &route.pair[i]);
+		r->stranded = false;
+		r->retry_ns = 0;
+	}
+	coll_tcp_link_work(r);
+	pthread_mutex_unlock(&r->base.lock);
+}
+
+/* The peer is leaving: it makes no connection any more. */
+static void leave_behind(struct tcp_link *r)
+{
+	pthread_mutex_lock(&r->base.lock);
+	if (r->stranded)
+		coll_tcp_link_tear(r, COLL_ERR_PEER_DEAD, "the peer has closed the link");
+	coll_tcp_link_work(r);
+	pthread_mutex_unlock(&r->base.lock);
+}
+
+/* For the cause of the one that is over, or was lost first. */
+static void end(struct tcp_link *const *rail, unsigned count, unsigned number)
+{
+	struct tcp_link *l = rail[0];
+	char cause[sizeof(l->base.cause)];
+	coll_status why;
+
+	pthread_mutex_lock(&rail[number]->base.lock);
+	why = rail[number]->state == LINK_DOWN ? rail[number]->base.why
+	      : rail[number]->state == LINK_UP ? COLL_ERR_PEER_SILENT
+	                                       : COLL_ERR_PEER_DEAD;
+	snprintf(cause, sizeof(cause), "rail %u of %u: %.200s", number + 1, count, rail[number]->base.cause);
+	pthread_mutex_unlock(&rail[number]->base.lock);
+	for (unsigned k = 0; k < count; k++) {
+		pthread_mutex_lock(&rail[k]->base.lock);
+		coll_tcp_link_tear(rail[k], why, "%s", cause);
+		coll_tcp_link_work(rail[k]);
+		pthread_mutex_unlock(&rail[k]->base.lock);
+	}
+	/* The link_down that its end has withheld, with the cause that was found. */
+	pthread_mutex_lock(&l->base.lock);
+	l->judged = true;
+	snprintf(l->base.cause, sizeof(l->base.cause), "%s", cause);
+	pthread_mutex_unlock(&l->base.lock);
+}
+
+static void announce(struct tcp_link *l)
 {
 	pthread_mutex_lock(&l->base.lock);
-	if (!b->leaving) {
-		l->judged = true;
-		snprintf(l->base.cause, sizeof(l->base.cause), "%s", b->cause);
-	}
 	if (l->unjudged) {
 		l->unjudged = false;
 		l->base.notice = true;
@@ -225,7 +283,7 @@ static void announce(struct tcp_link *l, const struct break_of *b)
 static void judge(struct coll_peer_link *const *base, unsigned count)
 {
 	struct tcp_link *const *rail = (struct tcp_link *const *)base;
-	struct break_of b = {0};
+	struct state s = {.over = -1, .lost = -1, .gone = -1, .well = -1};
 	bool judged;
 
 	/* Another thread may come here before its end has been told. */
@@ -235,14 +293,21 @@ static void judge(struct coll_peer_link *const *base, unsigned count)
 	if (judged)
 		return;
 	for (unsigned k = 0; k < count; k++)
-		look(rail[k], k, count, &b);
-	if (!b.any)
-		return;
-	if (!b.leaving)
-		blame(rail, count, &b);
-	for (unsigned k = 0; k < count && !b.leaving; k++)
-		tear(rail[k], &b);
-	announce(rail[0], &b);
+		look(rail, k, &s);
+	if (s.left)
+		for (unsigned k = 0; k < count; k++)
+			leave_behind(rail[k]);
+	else if (s.over >= 0)
+		end(rail, count, (unsigned)s.over);
+	else if (s.well < 0 && !s.others && (s.lost >= 0 || s.gone >= 0))
+		end(rail, count, (unsigned)(s.lost >= 0 ? s.lost : s.gone));
+	else if (s.well >= 0)
+		for (unsigned k = 0; k < count; k++)
+			move(rail[k], rail[s.well]);
+	else if (s.others)
+		try_unused(rail, count);
+	if (s.over >= 0 || rail[0]->judged)
+		announce(rail[0]);
 }
 
 void coll_tcp_rails_tear(struct tcp_inst *in)

@@ -13,7 +13,7 @@ coll_status coll_tcp_rails_open(struct tcp_inst *in, const struct coll_process_i
 /* The entry link_close. */
 void coll_tcp_link_close(void *link);
 
-/* One rail has broken: so do the others, and the link. No lock held. */
+/* Where rails are lost, find other ways for them, or end the link. No lock held. */
 void coll_tcp_rails_tear(struct tcp_inst *in);
 
 /* The text of COLL_TCP_SOCKETS: 0 for auto; false, and 0: it is none. */

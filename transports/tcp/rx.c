@@ -16,6 +16,7 @@
 #include "tcp.h"
 #include "transports/tcp/channel.h"
 #include "transports/tcp/grant.h"
+#include "transports/tcp/kept.h"
 #include "transports/tcp/link.h"
 
 static void corrupt(struct tcp_link *l, const char *what)
@@ -58,6 +59,8 @@ static void aim(struct tcp_link *l, struct tcp_receiver *r)
 		if (coll_same_frame(&f, &r->into.expect)) {
 			l->taking = r->into.taker != NULL;
 			l->into_ptr = l->taking ? piece_begin(l, r) : r->into.ptr;
+			/* It was half here on a socket that is lost. */
+			l->skip = l->taking ? (uint32_t)r->into.taken : 0;
 			return;
 		}
 		announce_done(r, COLL_ERR_MISMATCH);
@@ -79,10 +82,10 @@ static void arrived(struct tcp_link *l)
 	l->data_in++;
 	if (l->into_slot == UINT32_MAX) {
 		announce_done(r, COLL_OK);
-		coll_tcp_channel_owe(r);
+		coll_tcp_channel_owe(r, l->into_head.flags & COLL_TCP_ASKS);
 	} else {
 		r->ring[(r->first + r->count) % r->base.slots] =
-		        (struct tcp_arrival){l->into_slot, frame_of(&l->into_head)};
+		        (struct tcp_arrival){l->into_slot, l->into_head.flags & COLL_TCP_ASKS, frame_of(&l->into_head)};
 		atomic_fetch_add_explicit(&r->count, 1, memory_order_release); /* see coll_tcp_view */
 	}
 	coll_tcp_channel_event(&r->base);
@@ -123,9 +126,7 @@ static const char *control(struct tcp_link *l, const struct coll_tcp_head *head)
 	case COLL_TCP_GRANT: return coll_tcp_channel_granted(l, head);
 	case COLL_TCP_CLOSE: return coll_tcp_channel_withdrawn(l, head->channel);
 	case COLL_TCP_CLOSED: return coll_tcp_channel_drained(l, head->channel);
-	case COLL_TCP_LOST:
-		l->lost = head->channel + 1;
-		return head->channel < TCP_RAILS_MAX ? NULL : "a rail that no link has";
+	case COLL_TCP_STATE: return coll_tcp_kept_state(l, head);
 	case COLL_TCP_BYE: l->bye_seen = true; return NULL;
 	default: return "a frame of unknown type";
 	}
@@ -135,7 +136,7 @@ static const char *take_head(struct tcp_link *l, const struct coll_tcp_head *hea
 {
 	const char *wrong = NULL;
 
-	if (head->magic != COLL_TCP_HEAD_MAGIC || head->zero != 0)
+	if (head->magic != COLL_TCP_HEAD_MAGIC || head->flags > (head->type == COLL_TCP_DATA ? COLL_TCP_ASKS : 0))
 		return "a frame does not begin where it should";
 	if (head->check != coll_tcp_head_check(head, l->seed))
 		return "a frame head fails its check";
@@ -174,6 +175,12 @@ void coll_tcp_rx_give(struct tcp_link *l)
 /* Give the payload under way what the stage has of it. */
 static void drain_stage(struct tcp_link *l)
 {
+	const uint32_t staged = l->stage_end - l->stage_begin, skip = staged < l->skip ? staged : l->skip;
+
+	l->skip -= skip;
+	l->stage_begin += skip;
+	l->into_left -= skip;
+
 	const uint32_t have = l->stage_end - l->stage_begin;
 	const uint32_t n = have < l->into_left ? have : l->into_left;
 
@@ -223,9 +230,10 @@ static int aim_read(struct tcp_link *l, struct iovec *iov, size_t *asked)
 	uint32_t room;
 	int n = 0;
 
-	if (l->into_left > 0 && l->into_ptr == NULL) {
+	if (l->skip > 0 || (l->into_left > 0 && l->into_ptr == NULL)) {
 		/* Discarding: through the stage, which is empty. */
-		room = l->into_left < TCP_STAGE_BYTES ? l->into_left : TCP_STAGE_BYTES;
+		room = l->skip > 0 ? l->skip : l->into_left;
+		room = room < TCP_STAGE_BYTES ? room : TCP_STAGE_BYTES;
 		iov[n++] = (struct iovec){l->stage, room};
 		*asked = room;
 		return n;
@@ -254,11 +262,14 @@ static int aim_read(struct tcp_link *l, struct iovec *iov, size_t *asked)
 static int took(struct tcp_link *l, size_t n)
 {
 	l->moved += n;
+	l->heard = true;
 	if (l->into_left > 0) {
 		const uint32_t direct = n < l->into_left ? (uint32_t)n : l->into_left;
 
 		l->into_left -= direct;
-		if (l->into_ptr != NULL)
+		if (l->skip > 0)
+			l->skip -= direct;
+		else if (l->into_ptr != NULL)
 			l->into_ptr += direct;
 		n -= direct;
 		coll_tcp_rx_give(l);
@@ -273,10 +284,14 @@ static int took(struct tcp_link *l, size_t n)
 /* Nothing more will come; e is 0 at an orderly end of the stream. */
 static void end_of_stream(struct tcp_link *l, int e)
 {
+	if (e == 0)
+		e = l->out_errno;
 	if (l->bye_seen)
 		coll_tcp_link_ended(l);
-	else if (e != 0 || l->out_errno != 0)
-		coll_tcp_link_fail(l, COLL_ERR_PEER_DEAD, "%s", strerror(e != 0 ? e : l->out_errno));
+	else if (l->several && !l->base.lingering)
+		coll_tcp_kept_strand(l, "%s", e != 0 ? strerror(e) : "connection closed without a goodbye");
+	else if (e != 0)
+		coll_tcp_link_fail(l, COLL_ERR_PEER_DEAD, "%s", strerror(e));
 	else
 		coll_tcp_link_fail(l, COLL_ERR_PEER_DEAD, "connection closed without a goodbye");
 }

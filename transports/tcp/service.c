@@ -17,7 +17,6 @@
 #include "base/delay.h"
 #include "tcp.h"
 #include "transports/tcp/accept.h"
-#include "transports/tcp/closing.h"
 #include "transports/tcp/connect.h"
 #include "transports/tcp/link.h"
 #include "transports/tcp/rails.h"
@@ -58,9 +57,6 @@ static void check_host(struct tcp_link *l, uint64_t now)
 {
 	struct coll_tcp_head nop = {.type = COLL_TCP_NOP};
 	const uint32_t waited_ms = (uint32_t)((now - l->unanswered_ns) / 1000000);
-	/* One of several sockets is lost sooner. */
-	const uint64_t limit_ns =
-	        l->base.part > 0 || l->base.rails > 1 ? COLL_DELAY_NS(TCP_UNACKNOWLEDGED) : l->inst->unreachable_ns;
 	struct tcp_info info;
 	socklen_t len = sizeof(info);
 
@@ -75,11 +71,15 @@ static void check_host(struct tcp_link *l, uint64_t now)
 		}
 	} else if (l->unanswered_ns == 0 || info.tcpi_last_ack_recv < waited_ms) {
 		l->unanswered_ns = now;
-	} else if (now - l->unanswered_ns >= limit_ns) {
+	} else if (now - l->unanswered_ns >= l->inst->unreachable_ns && !l->several) {
 		coll_tcp_link_fail(l, COLL_ERR_PEER_SILENT, "host unreachable: no acknowledgement for %u ms",
 		                   waited_ms);
 	}
 	l->moved_at_tick = l->moved;
+	/* Of several, rails.c judges by the others. */
+	l->silent = l->unanswered_ns != 0 && now >= l->unanswered_ns + COLL_DELAY_NS(TCP_RAIL_SILENT);
+	if (l->silent && l->several)
+		coll_link_rails_notice(&l->inst->links);
 }
 
 static void check_hosts(struct tcp_inst *in, uint64_t now, bool busy)
@@ -113,10 +113,12 @@ static bool flush_idle(struct tcp_inst *in, bool busy)
 
 	for (uint32_t i = 0; (l = tcp_link_at(in, i)) != NULL; i++) {
 		pthread_mutex_lock(&l->base.lock);
-		if (l->state == LINK_UP && l->queue_count > 0) {
+		if (l->state == LINK_UP && (l->queue_count > 0 || l->asked)) {
+			if (!busy)
+				coll_tcp_tx_asked(l);
 			if (!busy)
 				coll_tcp_tx_flush(l);
-			left |= l->queue_count > 0;
+			left |= l->queue_count > 0 || l->asked;
 			coll_tcp_link_work(l);
 		}
 		pthread_mutex_unlock(&l->base.lock);
@@ -145,8 +147,6 @@ static uint32_t interval_ms(void *inst)
 
 	if (atomic_load(&in->connecting) > 0)
 		return COLL_DELAY_TCP_AGAIN_MS;
-	if (atomic_load(&in->closing_count) > 0)
-		return COLL_DELAY_REACTOR_SOON_MS;
 	if (in->pending_count > 0 || in->accept_off)
 		return COLL_DELAY_TCP_TICK_PENDING_MS;
 	if (atomic_load(&in->deaf) > 0)
@@ -208,6 +208,5 @@ void coll_tcp_service(void *inst)
 
 	coll_reactor_serve(&in->service);
 	coll_tcp_rails_tear(in);
-	coll_tcp_closing_serve(in);
 	coll_link_table_notify(&in->links, &in->env, "tcp");
 }

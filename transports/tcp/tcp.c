@@ -27,7 +27,6 @@
 #include "transport/transport.h"
 #include "transports/tcp/address.h"
 #include "transports/tcp/channel.h"
-#include "transports/tcp/closing.h"
 #include "transports/tcp/link.h"
 #include "transports/tcp/pairs.h"
 #include "transports/tcp/rails.h"
@@ -247,7 +246,7 @@ static void serve_all(void *inst)
 	coll_reactor_try(&((struct tcp_inst *)inst)->service);
 }
 
-/* Whether a closed link still owes the peer bytes, or the sockets that links have left do. */
+/* Whether a closed link still owes the peer bytes. */
 static bool owes(struct coll_peer_link *base)
 {
 	struct tcp_link *l = (struct tcp_link *)base;
@@ -260,7 +259,6 @@ static bool owes(struct coll_peer_link *base)
 	more = l->state == LINK_CONNECTING && l->base.lingering;
 	more |= l->state == LINK_UP && (l->queue_count > 0 || (ioctl(l->fd, SIOCOUTQ, &unsent) == 0 && unsent > 0));
 	pthread_mutex_unlock(&l->base.lock);
-	more |= coll_tcp_closing_serve(l->inst);
 	return more;
 }
 
@@ -285,7 +283,6 @@ static void tcp_fini(void *inst)
 		close_fd(l->attempt.fd);
 		coll_tcp_link_free(l);
 	}
-	coll_tcp_closing_fini(in);
 	for (int i = 0; in->pending != NULL && i < TCP_PENDING_MAX; i++)
 		close_fd(in->pending[i].fd);
 	close_fd(in->listen_fd);
@@ -369,6 +366,7 @@ static int advance(struct tcp_link *l, bool readable)
 		happened += coll_tcp_tx_flush(l);
 	if (readable)
 		happened += coll_tcp_rx(l, RX_BUDGET);
+	coll_tcp_tx_asked(l);
 	coll_tcp_link_work(l);
 	pthread_mutex_unlock(&l->base.lock);
 	return happened;
@@ -464,8 +462,6 @@ static int tcp_progress(void *inst)
 		coll_tcp_rails_tear(in);
 		coll_link_table_notify(&in->links, &in->env, "tcp");
 	}
-	if (atomic_load_explicit(&in->closing_count, memory_order_relaxed) > 0)
-		coll_tcp_closing_serve(in);
 	return happened;
 }
 

@@ -83,7 +83,6 @@ struct coll_tcp_pair {
 
 struct tcp_link;
 struct tcp_inst;
-struct tcp_closing;
 
 /* What senders and receivers share; the handle of channel_open points here. */
 struct tcp_channel {
@@ -108,6 +107,7 @@ struct tcp_grant {
 	size_t slot_bytes;
 	uint32_t credits;
 	uint32_t index; /* of the next DATA */
+	bool held;      /* after a new socket: the peer has not said yet what it has got */
 	struct tcp_sender *sender;
 };
 
@@ -119,12 +119,15 @@ struct tcp_sender {
 	bool closed;               /* free when queued is 0 */
 	struct coll_cookie **lent; /* ring of slots cookies, oldest first */
 	uint32_t lent_first, lent_count;
-	uint32_t lent_done; /* how many of them the kernel has taken */
+	uint32_t lent_done;     /* how many of them are given back next: the kernel or the peer has taken them */
+	struct tcp_entry *kept; /* see kept.c; NULL: the link has one socket */
+	uint32_t kept_first, kept_count;
 	struct tcp_sender *next, **prev;
 };
 
 struct tcp_arrival {
 	uint32_t slot;
+	bool asks; /* for its credit at once */
 	struct coll_frame frame;
 };
 
@@ -148,6 +151,7 @@ struct tcp_receiver {
 	uint32_t index;         /* expected of the next DATA */
 	uint32_t owed;          /* slots emptied and not reported yet */
 	uint32_t due_at;        /* tell when so many are owed */
+	bool due;               /* counted in link->due */
 	struct tcp_receiver *owing_next;
 	struct tcp_into into;
 	bool draining; /* closed here, CLOSED not yet seen: discard */
@@ -191,9 +195,16 @@ struct tcp_link {
 	_Atomic uint32_t generation;
 	enum tcp_state state;
 	bool bye_seen;
+	bool several;  /* one of several rails: what is sent is kept until the peer has it */
+	bool again;    /* its socket is lost, and the next one goes on: see kept.c */
+	bool stranded; /* again, and no way has been found yet */
+	bool silent;   /* not acknowledged for long enough to doubt it, if others are */
+	bool heard;    /* anything has ever arrived */
+	uint64_t stranded_ns;
+	uint64_t line;              /* names it over all its sockets: the seed of the first */
+	uint32_t made;              /* sockets that it has had, as both ends count */
 	bool unjudged;              /* of several rails, broken: link_down waits for coll_tcp_rails_tear() */
 	bool judged;                /* of several rails, the first: all are torn for the cause that was found */
-	unsigned lost;              /* the peer ends the link because of rail lost - 1; 0: it has not said so */
 	bool near;                  /* same network namespace: the kernel itself tells of deaths */
 	char where[TCP_WHERE_TEXT]; /* while it is up: "eth1, 10.0.1.1 to 10.0.1.2"; near: "" */
 	bool work;                  /* counted in inst->working */
@@ -225,11 +236,13 @@ struct tcp_link {
 	struct coll_tcp_head into_head;
 	uint32_t into_slot; /* UINT32_MAX: user memory */
 	uint32_t into_left;
+	uint32_t skip;       /* of these, what its taker has had before */
 	uint32_t wake_bytes; /* as set in the socket: no more than into_left, or 1 */
 	bool large;
 	struct coll_id_table receivers; /* struct tcp_receiver, by id */
 	struct tcp_receiver *owing;     /* those with owed > 0 */
-	uint32_t due;                   /* how many of them have owed >= due_at */
+	uint32_t due;                   /* how many of them are due */
+	bool asked;                     /* one is due that a sender waits for */
 	bool news;                      /* something happened on a channel since the lock was taken */
 
 	/* liveness, service.lock */
@@ -275,8 +288,6 @@ struct tcp_inst {
 	int data_epoll;
 	int reserve_fd; /* given up to refuse a connection when descriptors are out */
 
-	struct tcp_closing *closing; /* links.lock; see closing.c */
-	_Atomic uint32_t closing_count;
 	struct coll_link_table links;
 	struct tcp_link **up; /* for progress; links.lock */
 	uint32_t up_cap;

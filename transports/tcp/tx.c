@@ -160,7 +160,8 @@ void coll_tcp_tx_control(struct tcp_link *l, struct coll_tcp_head *head)
 	struct tcp_entry e = {.head = *head, .slot = UINT32_MAX};
 	bool gone;
 
-	if (l->state != LINK_UP && l->state != LINK_CONNECTING)
+	/* What a lost socket would have said is told anew on the next one. */
+	if (l->again || (l->state != LINK_UP && l->state != LINK_CONNECTING))
 		return;
 	if (head->type != COLL_TCP_GRANT && head->type != COLL_TCP_CREDIT)
 		e.head.credit_channel = COLL_TCP_NO_CHANNEL;
@@ -237,4 +238,12 @@ bool coll_tcp_tx_credits(struct tcp_link *l)
 		moved = true;
 	}
 	return moved;
+}
+
+void coll_tcp_tx_asked(struct tcp_link *l)
+{
+	if (!l->asked || l->state != LINK_UP)
+		return;
+	l->asked = false;
+	coll_tcp_tx_credits(l);
 }

@@ -26,6 +26,9 @@ void coll_tcp_tx_want(struct tcp_link *l, bool want);
 /* Tell the peer about emptied slots that are due. */
 bool coll_tcp_tx_credits(struct tcp_link *l);
 
+/* The same at once if a sender waits for one. */
+void coll_tcp_tx_asked(struct tcp_link *l);
+
 /* Fill the piggybacked credits and the check value. */
 void coll_tcp_tx_seal(struct tcp_link *l, struct coll_tcp_head *head);
 

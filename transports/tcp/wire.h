@@ -18,9 +18,11 @@
 
 enum {
 	COLL_TCP_MAGIC = 0x31636f6c, /* "loc1" */
-	COLL_TCP_VERSION = 2,
+	COLL_TCP_VERSION = 3,
 	COLL_TCP_HEAD_MAGIC = 0xc011,
 	COLL_TCP_NO_CHANNEL = 0xffffffff,
+	COLL_TCP_SEVERAL = 0x80, /* in the verdict of HELLO and PROOF: the rail is one of several */
+	COLL_TCP_ASKS = 1,       /* in the flags of DATA: the credit is to come back at once */
 };
 
 enum coll_tcp_hello_type { COLL_TCP_HELLO = 1, COLL_TCP_CHALLENGE, COLL_TCP_PROOF, COLL_TCP_VERDICT };
@@ -35,9 +37,12 @@ struct coll_tcp_hello {
 	struct coll_process_id to;
 	uint64_t nonce[2]; /* of the one who speaks, the same in both of its messages */
 	uint64_t host;     /* equal on processes of one machine */
+	/* Of a rail that had sockets before: what names it, and how many it has had; else 0. */
+	uint64_t line;
+	uint32_t made, zero;
 	uint64_t mac;      /* keyed hash of all the above and the other side's nonce */
 };
-static_assert(sizeof(struct coll_tcp_hello) == 72, "handshake layout");
+static_assert(sizeof(struct coll_tcp_hello) == 88, "handshake layout");
 
 enum coll_tcp_type {
 	COLL_TCP_DATA = 1,   /* channel, len_bytes, signature, sequence, index; payload follows */
@@ -47,7 +52,7 @@ enum coll_tcp_type {
 	COLL_TCP_CLOSED = 5, /* sender -> receiver: nothing more of channel follows */
 	COLL_TCP_BYE = 6,    /* the end of the stream is no death */
 	COLL_TCP_NOP = 7,    /* makes the peer's kernel acknowledge something */
-	COLL_TCP_LOST = 8,   /* the stream ends because the rail of number channel is lost */
+	COLL_TCP_STATE = 8,  /* receiver -> sender: frames before index are here, and `credits` more may come */
 };
 
 /*
@@ -58,7 +63,7 @@ enum coll_tcp_type {
 struct coll_tcp_head {
 	uint16_t magic;
 	uint8_t type;
-	uint8_t zero;
+	uint8_t flags; /* of DATA */
 	uint32_t channel;
 	uint32_t len_bytes;
 	uint32_t signature;
