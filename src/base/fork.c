@@ -11,6 +11,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "base/errno_text.h"
+
 enum { FDS_MAX = 1 << 20, WORDS = FDS_MAX / 64, STDIO = 3, TRIES = 10000 };
 
 static _Atomic uint32_t plain_word; /* before the first mark, or without memory for a page */
@@ -121,7 +123,7 @@ static int above_stdio(int fd)
 	return higher;
 }
 
-int coll_fd_keep(int fd)
+int coll_fd_keep(int fd, const char *call)
 {
 	int saved;
 
@@ -132,6 +134,8 @@ int coll_fd_keep(int fd)
 		keep(fd);
 	pthread_mutex_unlock(&lock);
 	errno = saved;
+	if (fd < 0 && errno != EAGAIN && errno != EINTR)
+		coll_errno_keep(call);
 	return fd;
 }
 

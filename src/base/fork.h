@@ -28,11 +28,11 @@ static inline bool coll_fork_owns(uint32_t mark)
 }
 
 /* Evaluate a call that makes a descriptor, and keep what it makes for a child to close. Never one of the standard
- * descriptors. -1 and errno as the call has it. */
-#define COLL_FD(call) (coll_fd_begin(), coll_fd_keep(call))
+ * descriptors. -1 and errno as the call has it, which is kept (errno_text.h). */
+#define COLL_FD(call) (coll_fd_begin(), coll_fd_keep(call, #call))
 
 void coll_fd_begin(void);
-int coll_fd_keep(int fd);
+int coll_fd_keep(int fd, const char *call);
 
 /* Close one, made by COLL_FD() or not. errno stays. */
 int coll_fd_close(int fd);

@@ -13,6 +13,7 @@
 
 #include "base/clock.h"
 #include "base/delay.h"
+#include "base/errno_text.h"
 #include "base/fork.h"
 #include "base/hash.h"
 #include "base/interrupt.h"
@@ -134,7 +135,7 @@ static coll_status open_tcp(const struct coll_identity *id, struct coll_rendezvo
 		nap_ms(COLL_DELAY_BIND_AGAIN_MS); /* the previous job may just be leaving */
 	}
 	return coll_error_set(err, COLL_ERR_BOOTSTRAP, "[COLL-4202] rank 0 cannot listen at %s:%u: %s%s", id->root_host,
-	                      m->ports[0], strerror(errno),
+	                      m->ports[0], coll_errno_text(errno).text,
 	                      twice                 ? " (a second process claims rank 0)"
 	                      : errno == EADDRINUSE ? " (another job, or a second process that claims rank 0)"
 	                                            : "");
@@ -156,7 +157,7 @@ static coll_status open_unix(const struct coll_identity *id, struct coll_rendezv
 		nap_ms(COLL_DELAY_BIND_AGAIN_MS);
 	}
 	return coll_error_set(err, COLL_ERR_BOOTSTRAP, "[COLL-4202] rank 0 cannot listen at unix:%s: %s%s",
-	                      id->unix_name, strerror(errno),
+	                      id->unix_name, coll_errno_text(errno).text,
 	                      errno == EADDRINUSE ? " (a second process claims rank 0)" : "");
 }
 

@@ -66,3 +66,10 @@ uint64_t coll_bootstrap_machine(void)
 	text[sizeof(text) - 1] = '\0';
 	return coll_hash_bytes(2, text, strlen(text));
 }
+
+uint64_t coll_bootstrap_process_space(void)
+{
+	struct stat space;
+
+	return stat("/proc/self/ns/pid", &space) == 0 ? coll_mix64((uint64_t)space.st_ino) | 1 : 0;
+}

@@ -16,4 +16,7 @@ uint64_t coll_bootstrap_name_space(void);
 /* Equal on processes that share cores, containers of one machine too, whatever COLL_HOST_ID says. */
 uint64_t coll_bootstrap_machine(void);
 
+/* A number of the name space of process ids: equal where an id means the same on one machine; 0: unknown. */
+uint64_t coll_bootstrap_process_space(void);
+
 #endif

@@ -11,6 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/errno_text.h"
 #include "base/fork.h"
 #include "base/hash.h"
 #include "base/proof.h"
@@ -88,8 +89,9 @@ static coll_status make(const struct coll_settings *settings, coll_unique_id *id
 	listener[0] = coll_listen_unix(name, &a);
 	listener[1] = coll_listen_range(NULL, first, last, &port);
 	if (listener[0] < 0 || listener[1] < 0) {
-		st = coll_error_set(err, COLL_ERR_SYSTEM, "cannot listen for the other ranks: %s%s%s", strerror(errno),
-		                    first ? ", COLL_PORT_RANGE=" : "", settings->port_range);
+		st = coll_error_set(err, COLL_ERR_SYSTEM, "cannot listen for the other ranks: %s%s%s",
+		                    coll_errno_text(errno).text, first ? ", COLL_PORT_RANGE=" : "",
+		                    settings->port_range);
 		close_listeners(listener);
 		return st;
 	}

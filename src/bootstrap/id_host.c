@@ -17,6 +17,7 @@
 
 #include "base/clock.h"
 #include "base/delay.h"
+#include "base/errno_text.h"
 #include "base/fork.h"
 #include "base/thread.h"
 
@@ -165,7 +166,7 @@ coll_status coll_id_host_start(const uint64_t key[2], const int listener[COLL_RE
 	pthread_mutex_unlock(&lock);
 	if (e)
 		return coll_error_set(err, COLL_ERR_SYSTEM, "cannot start the thread that hosts a unique id: %s",
-		                      strerror(e));
+		                      coll_errno_thread(e).text);
 	return COLL_OK;
 }
 

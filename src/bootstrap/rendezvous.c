@@ -20,6 +20,7 @@
 
 #include "base/clock.h"
 #include "base/delay.h"
+#include "base/errno_text.h"
 #include "base/fork.h"
 #include "base/interrupt.h"
 #include "bootstrap/rendezvous_member.h"
@@ -283,7 +284,7 @@ void rendezvous_step(struct rendezvous *r, struct coll_wire *extra, uint64_t unt
 		until_ns = r->accept_again_ns;
 	signalled = poll(r->polls, (nfds_t)n, coll_interrupt_limit_ms(timeout_ms(until_ns))) < 0;
 	if (signalled && errno != EINTR) {
-		rendezvous_fail(r, COLL_ERR_SYSTEM, -1, "poll: %s", strerror(errno));
+		rendezvous_fail(r, COLL_ERR_SYSTEM, -1, "poll: %s", coll_errno_text(errno).text);
 		return;
 	}
 	if (signalled) /* the events are not valid */

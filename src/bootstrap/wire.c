@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/errno_text.h"
 #include "base/fork.h"
 #include "base/proof.h"
 
@@ -139,12 +140,12 @@ bool coll_wire_connect(struct coll_wire *w, const struct coll_address *to, const
 
 	start(w, fd, key, false);
 	if (fd < 0) {
-		fail(w, "socket: %s", strerror(errno));
+		fail(w, "socket: %s", coll_errno_text(errno).text);
 		return false;
 	}
 	if (connect(fd, (const struct sockaddr *)&to->at, to->len) < 0) {
 		if (errno != EINPROGRESS)
-			fail(w, "connect: %s", strerror(errno));
+			fail(w, "connect: %s", coll_errno_text(errno).text);
 	} else if (foreign(w)) {
 		fail_stranger(w, "a process of another user answers there");
 	} else {
@@ -288,7 +289,7 @@ static bool receive(struct coll_wire *w)
 	if (n == 0)
 		fail(w, "closed by the other end");
 	else if (n < 0 && errno != EAGAIN && errno != EINTR)
-		fail(w, "recv: %s", strerror(errno));
+		fail(w, "recv: %s", coll_errno_text(errno).text);
 	if (n <= 0)
 		return false;
 	w->in_len += (size_t)n;
@@ -316,7 +317,7 @@ static bool send_some(struct coll_wire *w)
 		return false;
 	n = send(w->fd, from, len_bytes, MSG_NOSIGNAL);
 	if (n < 0 && errno != EAGAIN && errno != EINTR)
-		fail(w, "send: %s", strerror(errno));
+		fail(w, "send: %s", coll_errno_text(errno).text);
 	if (n <= 0)
 		return false;
 	if (own) {
@@ -338,7 +339,7 @@ static void finish_connect(struct coll_wire *w)
 	if (getsockopt(w->fd, SOL_SOCKET, SO_ERROR, &e, &len) < 0)
 		e = errno;
 	if (e)
-		fail(w, "connect: %s", strerror(e));
+		fail(w, "connect: %s", coll_errno_text(e).text);
 	else
 		say_hello(w);
 }

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/delay.h"
+#include "base/errno_text.h"
 #include "base/fork.h"
 #include "base/hash.h"
 #include "bootstrap/host_id.h"
@@ -115,7 +116,7 @@ static int process_of(const struct coll_context *c, const struct coll_process_id
 static void env_link_down(void *ctx, const struct coll_process_id *peer, coll_status why, const char *cause)
 {
 	struct coll_context *c = ctx;
-	const bool alive = why == COLL_ERR_CORRUPT || why == COLL_ERR_MEMORY;
+	const bool alive = why == COLL_ERR_CORRUPT || why == COLL_ERR_MEMORY || why == COLL_ERR_SYSTEM;
 	struct coll_note n = {.kind = alive ? COLL_GOSSIP_FAIL : COLL_GOSSIP_DEATH, .status = why};
 
 	n.process = c->processes ? process_of(c, peer) : -1;
@@ -126,7 +127,10 @@ static void env_link_down(void *ctx, const struct coll_process_id *peer, coll_st
 	                      why == COLL_ERR_PEER_SILENT ? COLL_LINK_UNREACHED : COLL_LINK_BROKEN,
 	                      memory_order_relaxed);
 	snprintf(n.text, sizeof(n.text), "%s", cause);
-	if (n.kind == COLL_GOSSIP_FAIL)
+	if (why == COLL_ERR_MEMORY || why == COLL_ERR_SYSTEM)
+		snprintf(n.text, sizeof(n.text), "[COLL-4104] rank %d lost its link to rank %d: %.180s", c->rank,
+		         n.process, cause);
+	else if (n.kind == COLL_GOSSIP_FAIL)
 		snprintf(n.text, sizeof(n.text), "link between rank %d and rank %d: %.180s", c->rank, n.process, cause);
 	coll_control_tell(c->control, &n);
 }
@@ -205,8 +209,9 @@ static size_t room_for_address(const struct coll_context *c)
 	return left > others ? left - others : 0;
 }
 
+/* why: those that cannot be used, and the reason. */
 static coll_status open_transport(struct coll_context *c, const struct coll_transport *t, int position,
-                                  struct coll_shared_group *group, struct coll_error_box *err)
+                                  struct coll_shared_group *group, char why[240], struct coll_error_box *err)
 {
 	struct coll_opened_transport *w = &c->transports[c->ntransports];
 	struct coll_transport_env env = {.size = sizeof(env),
@@ -235,6 +240,7 @@ static coll_status open_transport(struct coll_context *c, const struct coll_tran
 			return st;
 		env.hook = w->hook;
 	}
+	coll_errno_clear();
 	st = w->table.open(&env, &w->inst);
 	if (st == COLL_OK)
 		st = w->table.address(w->inst, c->info.bytes + c->info.used_bytes, room_for_address(c), &len);
@@ -245,10 +251,14 @@ static coll_status open_transport(struct coll_context *c, const struct coll_tran
 			w->table.fini(w->inst);
 		coll_transport_hook_unwrap(w->hook);
 		memset(w, 0, sizeof(*w));
-		/* A lack of memory does not mean that the transport is unavailable. Skipping it
-		 * would make this rank choose a different one than its peers. */
-		return st == COLL_ERR_MEMORY ? coll_error_set(err, st, "out of memory for transport %s", t->name)
-		                             : COLL_OK;
+		/* A lack of memory or descriptors does not mean that the transport is unavailable.
+		 * Skipping it would make this rank choose a different one than its peers. */
+		if (st == COLL_ERR_MEMORY || coll_errno_kept_shortage())
+			return coll_error_set(err, coll_errno_status(st), "[COLL-4104] transport %s: %s", t->name,
+			                      coll_errno_take("out of memory").text);
+		snprintf(why + strlen(why), 240 - strlen(why), "%s%s: %s", why[0] ? "; " : "", t->name,
+		         coll_errno_take(coll_status_string(st)).text);
+		return COLL_OK;
 	}
 	w->table.caps(w->inst, &w->caps);
 	c->info.transport[position] = (struct coll_peer_info_part){c->info.used_bytes, (uint16_t)len};
@@ -260,6 +270,7 @@ static coll_status open_transport(struct coll_context *c, const struct coll_tran
 static coll_status open_transports(struct coll_context *c, struct coll_shared_group *group, struct coll_error_box *err)
 {
 	struct coll_host_nics nics = {.device = coll_pci_address(c->identity.device)};
+	char why[240] = "";
 	coll_status st = check_list(c->settings.transports, err);
 
 	c->nics = &nics;
@@ -267,13 +278,13 @@ static coll_status open_transports(struct coll_context *c, struct coll_shared_gr
 	for (int turn = 0; turn < COLL_TRANSPORTS; turn++)
 		for (int i = 0; st == COLL_OK && i < COLL_TRANSPORTS; i++)
 			if (turn_of(c->settings.transports, i, group != NULL) == turn)
-				st = open_transport(c, coll_transports[i], i, group, err);
+				st = open_transport(c, coll_transports[i], i, group, why, err);
 	coll_host_nics_free(&nics);
 	c->nics = NULL;
 	if (st == COLL_OK && c->ntransports == 0 && c->size > 1)
 		st = coll_error_set(err, COLL_ERR_CONFIG,
-		                    "[COLL-1103] no transport of COLL_TRANSPORTS=%s can be used here",
-		                    c->settings.transports);
+		                    "[COLL-1103] no transport of COLL_TRANSPORTS=%s can be used here (%s)",
+		                    c->settings.transports, why);
 	return st;
 }
 
@@ -299,7 +310,7 @@ static void fill_peer_info(struct coll_context *c)
 	info->process = (int32_t)getpid();
 	info->cores = (uint32_t)coll_topology_cores();
 	fill_cpus(info->cpus);
-	info->process_space = coll_control_process_space();
+	info->process_space = coll_bootstrap_process_space();
 	info->machine = coll_bootstrap_machine();
 	info->name_space = coll_bootstrap_name_space();
 	if (c->settings.site[0])
@@ -335,7 +346,8 @@ static coll_status open_log(struct coll_context *c, const coll_config *cfg, stru
 	c->logger.file = coll_log_open(path);
 	if (c->logger.file < 0) {
 		c->logger.file = 0;
-		return coll_error_set(err, COLL_ERR_CONFIG, "[COLL-1113] COLL_LOG_FILE=%s: %s", path, strerror(errno));
+		return coll_error_set(err, COLL_ERR_CONFIG, "[COLL-1113] COLL_LOG_FILE=%s: %s", path,
+		                      coll_errno_text(errno).text);
 	}
 	return COLL_OK;
 }
@@ -351,6 +363,7 @@ coll_status coll_context_open(struct coll_context **ctx, const struct coll_conte
 	if (!c)
 		return coll_error_set(err, COLL_ERR_MEMORY, "out of memory for a context");
 	c->spin_scale = c->core_sharers = 1;
+	coll_errno_clear();
 	c->mark = coll_fork_mark();
 	c->hooks = hooks;
 	c->settings = *settings;
@@ -377,7 +390,8 @@ coll_status coll_context_open(struct coll_context **ctx, const struct coll_conte
 	if (st == COLL_OK && id->passed_over[0])
 		coll_log(&c->logger, COLL_LOG_INFO, "launcher %s; passed over: %s", id->launcher, id->passed_over);
 	if (st == COLL_OK && (c->wake_fd < 0 || c->service_wake_fd < 0))
-		st = coll_error_set(err, COLL_ERR_SYSTEM, "cannot make an eventfd: %s", strerror(errno));
+		st = coll_error_set(err, COLL_ERR_SYSTEM, "cannot make an eventfd: %s",
+		                    coll_errno_take("no reason given").text);
 	env = (struct coll_control_env){.settings = &c->settings,
 	                                .logger = &c->logger,
 	                                .job_key = {id->job_key[0], id->job_key[1]},
@@ -517,10 +531,11 @@ static coll_status open_link(struct coll_context *ctx, int process, struct coll_
 		                      "[COLL-1104] no transport reaches rank %d on host %.63s (%s)", process,
 		                      info->host_name, why);
 	address = coll_peer_info_part(info, info->transport[w->position], &len);
+	coll_errno_clear();
 	st = w->table.link_open(w->inst, &info->id, address, len, &p->link);
 	if (st != COLL_OK)
 		return coll_error_set(err, st, "cannot open a %s link to rank %d on host %.63s: %s", w->table.name,
-		                      process, info->host_name, coll_status_string(st));
+		                      process, info->host_name, coll_errno_take(coll_status_string(st)).text);
 	coll_log(&ctx->logger, COLL_LOG_DEBUG, "link to rank %d on host %s over %s", process, info->host_name,
 	         w->table.name);
 	p->opened = w;
@@ -543,7 +558,8 @@ coll_status coll_context_link(struct coll_context *ctx, int process, struct coll
 	*opened = p->opened;
 	*link = p->link;
 	st = p->opened->table.link_status(p->link);
-	if (st != COLL_OK && st != COLL_AGAIN)
+	/* What this process lacks, a note says. */
+	if (st != COLL_OK && st != COLL_AGAIN && st != COLL_ERR_MEMORY && st != COLL_ERR_SYSTEM)
 		coll_error_set(err, st, "the %s link to rank %d on host %.63s is broken", p->opened->table.name,
 		               process, ctx->peer_infos[process].host_name);
 	return st;

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/delay.h"
+#include "base/errno_text.h"
 #include "base/thread.h"
 #include "net/net.h"
 
@@ -27,9 +28,10 @@ static void without_poll(struct coll_context *ctx, int error, bool *complained)
 {
 	const struct timespec pause = {.tv_nsec = COLL_DELAY_NS(SERVICE_BLIND)};
 
+	/* EINVAL: more descriptors than the limit allows. */
 	if (!*complained)
 		coll_log(&ctx->logger, COLL_LOG_WARN, "[COLL-4103] the service thread cannot use poll(): %s",
-		         strerror(error));
+		         coll_errno_text(error == EINVAL ? EMFILE : error).text);
 	*complained = true;
 	coll_net->sleep(&pause, NULL);
 }
@@ -47,13 +49,15 @@ static void *loop(void *arg)
 		struct pollfd *clients = p + OWN_FDS, *transports = clients + ctx->nclients;
 		const nfds_t n = (nfds_t)(OWN_FDS + ctx->nclients + ctx->ntransports);
 		uint64_t count;
+		bool blind;
 
 		for (int i = 0; i < ctx->nclients; i++)
 			clients[i] = (struct pollfd){.fd = ctx->clients[i]->fd(ctx->clients[i]->arg), .events = POLLIN};
 		for (int i = 0; i < ctx->ntransports; i++)
 			transports[i] = (struct pollfd){
 			        .fd = ctx->transports[i].table.service_fd(ctx->transports[i].inst), .events = POLLIN};
-		if (coll_net->poll(p, n, coll_control_timeout_ms(ctx->control)) < 0 && errno != EINTR)
+		blind = coll_net->poll(p, n, coll_control_timeout_ms(ctx->control)) < 0 && errno != EINTR;
+		if (blind)
 			without_poll(ctx, errno, &complained);
 		if ((p[0].revents & POLLIN) && coll_net->read(ctx->service_wake_fd, &count, sizeof(count)) < 0) {
 			/* Another thread has emptied it. */
@@ -62,10 +66,10 @@ static void *loop(void *arg)
 		 * its sender's sockets closed. */
 		coll_control_service(ctx->control);
 		for (int i = 0; i < ctx->ntransports; i++)
-			if (transports[i].revents)
+			if (transports[i].revents || (blind && transports[i].fd >= 0))
 				ctx->transports[i].table.service(ctx->transports[i].inst);
 		for (int i = 0; i < ctx->nclients; i++)
-			ctx->clients[i]->service(ctx->clients[i]->arg, clients[i].revents != 0);
+			ctx->clients[i]->service(ctx->clients[i]->arg, blind || clients[i].revents != 0);
 	}
 	return NULL;
 }
@@ -83,7 +87,7 @@ coll_status coll_service_start(struct coll_context *ctx, struct coll_error_box *
 
 	if (e)
 		return coll_error_set(err, COLL_ERR_SYSTEM, "[COLL-4101] cannot start the service thread: %s",
-		                      strerror(e));
+		                      coll_errno_thread(e).text);
 	ctx->service_running = true;
 	return COLL_OK;
 }

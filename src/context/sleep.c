@@ -196,6 +196,9 @@ bool coll_context_sleep(struct coll_context *ctx, int ms, bool (*look)(void *arg
 		const int ready = coll_net->poll(p, (nfds_t)(3 + ctx->ntransports), ms);
 
 		signalled = ready < 0 && errno == EINTR;
+		/* A lower limit of descriptors refuses it: the caller looks again soon. */
+		if (ready < 0 && !signalled)
+			coll_net->sleep(&(struct timespec){.tv_nsec = COLL_DELAY_NS(SERVICE_BLIND)}, NULL);
 		if (ready > 0 && (p[0].revents & POLLIN) && coll_net->read(ctx->wake_fd, &count, sizeof(count)) > 0)
 			wake_others(&ctx->sleepers, me);
 	}

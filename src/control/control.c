@@ -12,6 +12,7 @@
 
 #include "base/clock.h"
 #include "base/delay.h"
+#include "base/errno_text.h"
 #include "control/connect.h"
 #include "control/gossip.h"
 #include "control/keepalive.h"
@@ -134,7 +135,7 @@ static void on_link_event(struct coll_control *c, struct coll_control_link *l, u
 		error = 0;
 		coll_net->getsockopt(l->fd, SOL_SOCKET, SO_ERROR, &error, &len);
 		if (error) {
-			coll_control_broken(c, l, strerror(error), error);
+			coll_control_broken(c, l, coll_errno_text(error).text, error);
 			return;
 		}
 		l->connecting = false;
@@ -150,8 +151,9 @@ static void on_link_event(struct coll_control *c, struct coll_control_link *l, u
 		got = -1;
 	}
 	if (got < 0) {
-		coll_control_broken(c, l, error ? strerror(error) : "its control connection closed without a goodbye",
-		                    error);
+		coll_control_broken(
+		        c, l, error ? coll_errno_text(error).text : "its control connection closed without a goodbye",
+		        error);
 	}
 }
 
@@ -216,6 +218,7 @@ coll_status coll_control_open(const struct coll_control_env *env, struct coll_pe
 	struct coll_control *c = calloc(1, sizeof(*c));
 	const char *range = env->settings->port_range;
 	char why[240];
+	int error;
 
 	if (c)
 		c->spare = malloc(sizeof(*c->spare));
@@ -229,16 +232,18 @@ coll_status coll_control_open(const struct coll_control_env *env, struct coll_pe
 	for (int i = 0; i < ASKS_MAX; i++)
 		c->asks[i].peer = -1;
 	c->epoll = coll_net->epoll_create(EPOLL_CLOEXEC);
+	error = errno;
 	c->listen_unix = coll_link_listen_unix(info->control_unix, sizeof(info->control_unix), &env->self);
+	error = c->epoll >= 0 ? errno : error;
 	c->listen_tcp = coll_link_listen_tcp(range, &info->control_port);
 	/* No harm on one host, which may have no network at all; who gives a range has others in mind. */
 	if (c->listen_tcp < 0)
 		coll_log(env->logger, range[0] ? COLL_LOG_ERROR : COLL_LOG_INFO,
 		         "[COLL-6104] control links: no port to listen on%s%s: %s",
-		         range[0] ? " in COLL_PORT_RANGE=" : "", range, strerror(errno));
+		         range[0] ? " in COLL_PORT_RANGE=" : "", range, coll_errno_text(errno).text);
 	if (c->epoll < 0 || (c->listen_unix < 0 && c->listen_tcp < 0)) {
 		coll_error_set(err, COLL_ERR_SYSTEM, "[COLL-4102] cannot open the control listeners: %s",
-		               strerror(errno));
+		               coll_errno_text(error).text);
 		coll_control_close(&c, 0);
 		return COLL_ERR_SYSTEM;
 	}

@@ -27,6 +27,7 @@
 #include "control/peer_info.h"
 
 struct coll_control;
+struct coll_control_link;
 struct coll_held_note;
 
 /* A fact that is passed on to all processes. */
@@ -102,8 +103,8 @@ struct coll_peer_state {
 	struct coll_answer answer;
 };
 
-/* A number of the process ids of this process: equal where they mean the same on one machine; 0: unknown. */
-uint64_t coll_control_process_space(void);
+/* Handle all that a link holds. */
+void coll_control_read_out(struct coll_control *c, struct coll_control_link *l);
 
 /* Release the lock, then write what was said under it. */
 void coll_control_unlock(struct coll_control *c);

@@ -8,19 +8,9 @@
  */
 #include "control/process.h"
 
-#include <sys/stat.h>
-
-#include "base/hash.h"
 #include "control/connect.h"
 #include "control/liveness.h"
 #include "net/net.h"
-
-uint64_t coll_control_process_space(void)
-{
-	struct stat space;
-
-	return stat("/proc/self/ns/pid", &space) == 0 ? coll_mix64((uint64_t)space.st_ino) | 1 : 0;
-}
 
 void coll_control_watch_process(struct coll_control *c, int peer)
 {

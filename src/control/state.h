@@ -98,11 +98,6 @@ struct coll_control {
 	bool closing;
 };
 
-/* ---- control.c ---- */
-
-/* Handle all that the link holds. */
-void coll_control_read_out(struct coll_control *c, struct coll_control_link *l);
-
 /* ---- liveness.c ---- */
 
 enum coll_suspect_why {

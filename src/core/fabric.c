@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/errno_text.h"
 #include "base/limits.h"
 #include "core/comm.h"
 #include "core/rails.h"
@@ -29,7 +30,7 @@ static coll_status open_channel(struct coll_comm *comm, int process, struct coll
 	struct coll_channel_key key = {
 	        .comm = comm->id, .epoch = comm->epoch, .lane = lane.number, .window = lane.window};
 	void *link;
-	const coll_status st = coll_context_link(comm->ctx, process, opened, &link, box);
+	coll_status st = coll_context_link(comm->ctx, process, opened, &link, box);
 
 	if (st != COLL_OK && st != COLL_AGAIN)
 		return st;
@@ -38,7 +39,13 @@ static coll_status open_channel(struct coll_comm *comm, int process, struct coll
 
 		key.rail = coll_comm_rail_of(comm, process, lane, *opened, &all);
 	}
-	return (*opened)->table.channel_open(link, &key, dir, lane.slot_bytes, lane.slots, channel);
+	coll_errno_clear();
+	st = (*opened)->table.channel_open(link, &key, dir, lane.slot_bytes, lane.slots, channel);
+	/* Of a link that has just ended, a note says why. */
+	if (st == COLL_ERR_MEMORY || (st == COLL_ERR_SYSTEM && coll_errno_status(COLL_OK) != COLL_OK))
+		coll_error_set(box, st, "[COLL-4104] rank %d cannot open a channel to rank %d: %s", comm->rank,
+		               coll_comm_rank_of(comm, process), coll_errno_take(coll_status_string(st)).text);
+	return st;
 }
 
 coll_status coll_comm_channel_open(struct coll_comm *comm, int process, struct coll_comm_lane lane,

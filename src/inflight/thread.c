@@ -19,6 +19,7 @@
 #include <sys/timerfd.h>
 
 #include "base/delay.h"
+#include "base/errno_text.h"
 #include "base/thread.h"
 #include "inflight/drive.h"
 #include "inflight/lock.h"
@@ -220,5 +221,6 @@ void coll_async_thread(struct coll_context *ctx)
 	pthread_mutex_unlock(&a->lock);
 	/* This is not an error: calls of the application do the work instead. */
 	if (e)
-		coll_log(&ctx->logger, COLL_LOG_WARN, "[COLL-5107] cannot start the progress thread: %s", strerror(e));
+		coll_log(&ctx->logger, COLL_LOG_WARN, "[COLL-5107] cannot start the progress thread: %s",
+		         coll_errno_thread(e).text);
 }

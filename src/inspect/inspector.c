@@ -16,6 +16,7 @@
 
 #include "base/clock.h"
 #include "base/delay.h"
+#include "base/errno_text.h"
 #include "base/fork.h"
 #include "context/service.h"
 #include "inspect/dump.h"
@@ -251,7 +252,7 @@ struct coll_inspector *coll_inspector_open(struct coll_context *ctx)
 		watch(in, in->listener, EPOLLIN, &in->listener);
 	else
 		coll_log(&ctx->logger, COLL_LOG_INFO, "coll-info --pid will not reach this process: %s",
-		         strerror(errno));
+		         coll_errno_text(errno).text);
 	open_signal(in);
 	return in;
 }

@@ -94,10 +94,10 @@ struct coll_transport_env {
 	/* level as coll_log_fn. Any thread. */
 	void (*log)(void *ctx, int level, const char *format, ...);
 	/* A link broke, or the process behind it is gone. Any thread; once per link.
-	 * why: COLL_ERR_PEER_DEAD or COLL_ERR_SYSTEM: the process is taken for dead;
+	 * why: COLL_ERR_PEER_DEAD: the process is taken for dead;
 	 * COLL_ERR_PEER_SILENT: the same, since its host has not acknowledged for so long
-	 * (the status of the link is COLL_ERR_PEER_DEAD then, too); COLL_ERR_CORRUPT or
-	 * COLL_ERR_MEMORY: only what uses the link is lost. */
+	 * (the status of the link is COLL_ERR_PEER_DEAD then, too); COLL_ERR_CORRUPT: only what
+	 * uses the link is lost; COLL_ERR_MEMORY or COLL_ERR_SYSTEM: the same, for lack of something here. */
 	void (*link_down)(void *ctx, const struct coll_process_id *peer, coll_status why, const char *cause);
 	void *hook; /* of a wrapping transport: its state, else NULL */
 	/* What the topology says of a network card, by the name that the system gives it ("eth0", "mlx5_0", of a port

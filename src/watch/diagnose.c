@@ -149,6 +149,20 @@ static coll_status inquire_broken(struct coll_comm *comm, const struct coll_wait
 	return coll_wait_fail(comm, w, p, p->fault, where->peer, text);
 }
 
+/* This rank lacks something. What says so of a link is a note, which is on its way. */
+static coll_status inquire_lack(struct coll_comm *comm, const struct coll_wait *w, struct coll_wait_timer *p,
+                                uint64_t now, const char *cause)
+{
+	coll_status st;
+
+	if (comm->box.status == COLL_OK && comm->ctx->control) {
+		st = coll_comm_heed_alarm(comm, w, p);
+		if (st != COLL_OK || !coll_lived_for(&p->fault_age, now, COLL_DELAY_NS(CAUSE)))
+			return st;
+	}
+	return coll_wait_fail(comm, w, p, p->fault, comm->rank, cause);
+}
+
 coll_status coll_comm_inquire(struct coll_comm *comm, const struct coll_wait *w, struct coll_wait_timer *p,
                               struct coll_run *run, coll_status status)
 {
@@ -175,6 +189,8 @@ coll_status coll_comm_inquire(struct coll_comm *comm, const struct coll_wait *w,
 	case COLL_ERR_PEER_DEAD:
 	case COLL_ERR_ABORTED: return inquire_broken(comm, w, p, &where, now, text);
 	case COLL_ERR_MISMATCH: return inquire_mismatch(comm, w, p, &where, now);
+	case COLL_ERR_MEMORY:
+	case COLL_ERR_SYSTEM: return inquire_lack(comm, w, p, now, text);
 	default: return coll_wait_fail(comm, w, p, p->fault, where.peer, text);
 	}
 }

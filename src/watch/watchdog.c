@@ -101,7 +101,10 @@ struct verdict {
 static void failure_verdict(struct coll_comm *comm, const struct coll_note *n, struct verdict *v)
 {
 	v->status = (coll_status)n->status;
-	v->culprit = coll_comm_rank_of(comm, n->process);
+	/* A link that ended for lack of something: of what its writer lacks. */
+	v->culprit = coll_comm_rank_of(
+	        comm, n->comm == 0 && (n->status == COLL_ERR_SYSTEM || n->status == COLL_ERR_MEMORY) ? n->origin
+	                                                                                             : n->process);
 	if (v->status == COLL_ERR_PEER_LATE)
 		coll_late_read(comm, v->culprit, n->comm == comm->id ? n->text : ""); /* ranks of another one */
 	if (n->origin == comm->ctx->rank)

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "base/delay.h"
+#include "base/errno_text.h"
 #include "base/fork.h"
 
 enum { EVENTS = 32 };
@@ -42,7 +43,10 @@ bool coll_reactor_watch(struct coll_reactor *r, int fd, uint32_t events, uint64_
 {
 	struct epoll_event e = {.events = events, .data.u64 = tag};
 
-	return epoll_ctl(r->epoll_fd, how, fd, &e) == 0;
+	if (epoll_ctl(r->epoll_fd, how, fd, &e) == 0)
+		return true;
+	coll_errno_keep("epoll_ctl");
+	return false;
 }
 
 bool coll_reactor_open(struct coll_reactor *r)

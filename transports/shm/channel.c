@@ -13,6 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/errno_text.h"
 #include "transports/shm/cookie.h"
 #include "transports/shm/segment.h"
 #include "transports/shm/shm.h"
@@ -124,7 +125,7 @@ static coll_status new_segment(struct shm_link *l, const struct shm_grant *g, in
 	s->base = coll_shm_map(fd, s->len, true);
 	if (!s->base) {
 		free(s);
-		return COLL_ERR_CORRUPT;
+		return coll_errno_status(COLL_ERR_CORRUPT);
 	}
 	s->next = l->theirs;
 	l->theirs = s;

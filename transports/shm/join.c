@@ -13,6 +13,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/errno_text.h"
 #include "base/fork.h"
 #include "transports/shm/channel.h"
 #include "transports/shm/cma.h"
@@ -59,8 +60,12 @@ static uint32_t process_behind(int fd)
 static bool join(struct shm_link *l, struct shm_conn *c, const struct shm_introduction *intro, const int fds[2])
 {
 	struct shm_inst *in = l->inst;
-	const char *page = fds[0] >= 0 ? coll_shm_map(fds[0], PAGE_BYTES, false) : NULL;
+	const char *page;
 
+	coll_errno_clear();
+	page = fds[0] >= 0 ? coll_shm_map(fds[0], PAGE_BYTES, false) : NULL;
+	if (!page && coll_errno_status(COLL_OK) != COLL_OK)
+		coll_shm_link_break(l, COLL_ERR_SYSTEM, coll_shm_lack(in, "what it sent cannot be taken"));
 	if (!page)
 		return false;
 	coll_fd_close(fds[0]);
@@ -160,6 +165,7 @@ static void on_joined(struct shm_link *l, const struct shm_message *m, const int
 {
 	coll_status status = COLL_OK;
 
+	coll_errno_clear();
 	switch (m->type) {
 	case SHM_PULLS: atomic_store(&l->they_pull, true); break;
 	case SHM_GRANT: status = coll_shm_on_grant(l, &m->grant, fds[0]); break;
@@ -173,7 +179,9 @@ static void on_joined(struct shm_link *l, const struct shm_message *m, const int
 	case SHM_BYE: l->bye = true; break;
 	default: status = COLL_ERR_CORRUPT; break;
 	}
-	if (status != COLL_OK)
+	if (status == COLL_ERR_MEMORY || status == COLL_ERR_SYSTEM)
+		coll_shm_link_break(l, status, coll_shm_lack(l->inst, "what it sent cannot be taken"));
+	else if (status != COLL_OK)
 		coll_shm_link_break(l, status, "an invalid message on the socket");
 }
 

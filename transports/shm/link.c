@@ -12,6 +12,7 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -21,6 +22,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/errno_text.h"
 #include "base/fork.h"
 #include "transports/shm/offer.h"
 #include "transports/shm/region.h"
@@ -71,6 +73,12 @@ void coll_shm_conn_end(struct shm_inst *in, struct shm_conn *c)
 	c->state = SHM_DEAD;
 	coll_fd_close(c->source.fd);
 	c->source.fd = -1;
+}
+
+const char *coll_shm_lack(struct shm_inst *in, const char *what)
+{
+	snprintf(in->lack, sizeof(in->lack), "%s: %s", what, coll_errno_take("out of memory").text);
+	return in->lack;
 }
 
 void coll_shm_link_break(struct shm_link *l, coll_status why, const char *cause)

@@ -17,6 +17,9 @@ bool coll_shm_we_connect(const struct shm_link *l);
 
 /* The link is over. cause is a literal. */
 void coll_shm_link_break(struct shm_link *l, coll_status why, const char *cause);
+
+/* A cause: what cannot be done, and the system call that has failed in this thread. */
+const char *coll_shm_lack(struct shm_inst *in, const char *what);
 void coll_shm_link_free(struct shm_link *l);                   /* out of the list already */
 bool coll_shm_watch_process(struct shm_link *l, uint32_t pid); /* false: no such process */
 bool coll_shm_watch(struct shm_inst *in, struct shm_source *source, uint32_t events);

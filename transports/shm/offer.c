@@ -16,6 +16,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "base/errno_text.h"
 #include "base/fork.h"
 #include "transports/shm/ring.h"
 #include "transports/shm/segment.h"
@@ -95,9 +96,8 @@ coll_status coll_shm_on_offer(struct shm_link *l, const struct shm_offer_note *n
 	o->len = note->len;
 	o->fd = -1;
 	if (fd >= 0) {
-		errno = 0;
 		o->base = coll_shm_map(fd, o->len, true);
-		if (!o->base && errno != ENOMEM) {
+		if (!o->base && coll_errno_status(COLL_OK) == COLL_OK) { /* not what it says */
 			free(o);
 			return COLL_ERR_CORRUPT;
 		}
@@ -200,6 +200,7 @@ coll_status coll_shm_on_hand(struct shm_link *l, const struct shm_offer_note *no
 	o->key = note->key;
 	o->fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
 	if (o->fd < 0) {
+		coll_errno_keep("fcntl");
 		free(o);
 		return COLL_ERR_SYSTEM;
 	}

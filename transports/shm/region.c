@@ -16,6 +16,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "base/errno_text.h"
 #include "base/fork.h"
 #include "transports/shm/segment.h"
 #include "transports/shm/shm.h"
@@ -311,7 +312,7 @@ coll_status coll_shm_on_region(struct shm_link *l, const struct shm_region_note 
 	if (fd < 0 || !note->id || !note->len || note->len > SIZE_MAX / 2)
 		return COLL_ERR_CORRUPT;
 	probe = coll_shm_map(fd, note->len, false);
-	if (!probe && errno != ENOMEM)
+	if (!probe && coll_errno_status(COLL_OK) == COLL_OK)
 		return COLL_ERR_CORRUPT;
 	m = calloc(1, sizeof(*m));
 	if (!m) {

@@ -19,6 +19,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/errno_text.h"
 #include "base/fork.h"
 #include "base/planted.h"
 #include "transports/shm/shm.h"
@@ -33,6 +34,7 @@ static bool within_limit(size_t len)
 	if (getrlimit(RLIMIT_FSIZE, &most) != 0 || most.rlim_cur == RLIM_INFINITY || len <= most.rlim_cur)
 		return true;
 	errno = EFBIG;
+	coll_errno_keep("ftruncate");
 	return false;
 }
 
@@ -46,6 +48,7 @@ int coll_shm_memfd(size_t len)
 		close(shm_open("/coll-planted", O_CREAT | O_RDWR, 0600));
 	if (ftruncate(fd, (off_t)len) == 0 && fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0)
 		return fd;
+	coll_errno_keep("ftruncate");
 	coll_fd_close(fd);
 	return -1;
 }
@@ -59,7 +62,10 @@ char *coll_shm_map(int fd, size_t len, bool writable)
 	if (seals < 0 || !(seals & F_SEAL_SHRINK) || fstat(fd, &st) != 0 || st.st_size < 0 || (size_t)st.st_size < len)
 		return NULL;
 	p = mmap(NULL, len, writable ? PROT_READ | PROT_WRITE : PROT_READ, MAP_SHARED, fd, 0);
-	return p == MAP_FAILED ? NULL : p;
+	if (p != MAP_FAILED)
+		return p;
+	coll_errno_keep("mmap");
+	return NULL;
 }
 
 struct shm_segment *coll_shm_segment_find(struct shm_segment *list, uint32_t id)
@@ -170,8 +176,8 @@ static struct shm_segment *segment_new(struct shm_link *l, size_t need)
 	s->len = len < need ? (need + PAGE - 1) & ~(size_t)(PAGE - 1) : len;
 	s->id = l->segments;
 	if (!segment_map(s)) {
-		l->inst->env.log(l->inst->env.ctx, 0, "[COLL-6202] shm: no memory for a segment of %zu bytes: %m",
-		                 s->len);
+		l->inst->env.log(l->inst->env.ctx, 0, "[COLL-6202] shm: no memory for a segment of %zu bytes: %s",
+		                 s->len, coll_errno_text(errno).text);
 		free(s);
 		return NULL;
 	}
@@ -222,7 +228,7 @@ coll_status coll_shm_ring_new(struct shm_link *l, size_t slot_bytes, uint32_t sl
 	r->front = place(l, bytes, &r->segment);
 	if (!r->front) {
 		free(r);
-		return COLL_ERR_MEMORY;
+		return coll_errno_status(COLL_ERR_MEMORY);
 	}
 	/* The receiver touches small rings first, so that they lie near it; the pages of
 	 * large slots come into being as they are used. */

@@ -21,6 +21,7 @@
 
 #include "base/clock.h"
 #include "base/delay.h"
+#include "base/errno_text.h"
 #include "base/fork.h"
 #include "base/proof.h"
 #include "transports/shm/join.h"
@@ -61,8 +62,7 @@ static void cut_short(struct shm_inst *in, struct shm_conn *c)
 	if (worth_a_line(in))
 		in->env.log(in->env.ctx, 1, "[COLL-6207] shm: no descriptor is left for what a peer sent");
 	if (l)
-		coll_shm_link_break(l, COLL_ERR_PEER_DEAD,
-		                    "no descriptor was left for what it sent: Too many open files");
+		coll_shm_link_break(l, COLL_ERR_SYSTEM, coll_shm_lack(in, "what it sent cannot be taken"));
 	coll_shm_conn_end(in, c);
 }
 
@@ -150,15 +150,17 @@ static uint64_t patience_ns(const struct shm_link *l)
 static void no_descriptor(struct shm_inst *in)
 {
 	const uint64_t now = coll_clock_ns();
+	const char *cause = NULL;
 
 	if (now > in->short_last_ns + COLL_DELAY_NS(SHM_NO_DESCRIPTOR_APART))
 		in->short_ns = now;
 	in->short_last_ns = now;
 	for (struct shm_link *l = in->links; l; l = l->next)
 		if (l->opened && !l->conn && now >= in->short_ns + patience_ns(l) &&
-		    coll_shm_link_state(l) == COLL_AGAIN)
-			coll_shm_link_break(l, COLL_ERR_PEER_DEAD,
-			                    "no descriptor is left to connect with: Too many open files");
+		    coll_shm_link_state(l) == COLL_AGAIN) {
+			cause = cause ? cause : coll_shm_lack(in, "no descriptor is left to connect with");
+			coll_shm_link_break(l, COLL_ERR_SYSTEM, cause);
+		}
 }
 
 /* Pending connections stay in the backlog of the system, which would wake this thread again and again. */
@@ -230,7 +232,7 @@ static void try_connect(struct shm_link *l)
 		if (worth_a_line(l->inst))
 			l->inst->env.log(l->inst->env.ctx, 1,
 			                 "[COLL-6205] shm: no socket to connect with: %s; trying again",
-			                 strerror(error));
+			                 coll_errno_text(error).text);
 		if (error == EMFILE)
 			no_descriptor(l->inst);
 		return;

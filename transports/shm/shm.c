@@ -9,6 +9,7 @@
 #include "transports/shm/shm.h"
 
 #include <assert.h>
+#include <errno.h>
 #include <linux/membarrier.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,6 +23,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "base/errno_text.h"
 #include "base/fork.h"
 #include "base/proof.h"
 #include "base/siphash.h"
@@ -99,7 +101,10 @@ static bool watch(struct shm_inst *in, struct shm_source *source)
 {
 	struct epoll_event e = {.events = EPOLLIN, .data.ptr = source};
 
-	return source->fd >= 0 && epoll_ctl(in->epoll_fd, EPOLL_CTL_ADD, source->fd, &e) == 0;
+	if (source->fd >= 0 && epoll_ctl(in->epoll_fd, EPOLL_CTL_ADD, source->fd, &e) == 0)
+		return true;
+	coll_errno_keep("epoll_ctl");
+	return false;
 }
 
 static bool make_listener(struct shm_inst *in)
@@ -110,8 +115,12 @@ static bool make_listener(struct shm_inst *in)
 	memcpy(at.sun_path + 1, in->self.name, SHM_NAME_BYTES);
 	in->listener.kind = SHM_LISTENER;
 	in->listener.fd = COLL_FD(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-	return in->listener.fd >= 0 && bind(in->listener.fd, (struct sockaddr *)&at, len) == 0 &&
-	       listen(in->listener.fd, BACKLOG) == 0 && watch(in, &in->listener);
+	if (in->listener.fd >= 0 &&
+	    (bind(in->listener.fd, (struct sockaddr *)&at, len) != 0 || listen(in->listener.fd, BACKLOG) != 0)) {
+		coll_errno_keep("listen");
+		return false;
+	}
+	return in->listener.fd >= 0 && watch(in, &in->listener);
 }
 
 static bool make_page(struct shm_inst *in)
@@ -161,7 +170,8 @@ static coll_status inst_open(const struct coll_transport_env *env, void **inst)
 	make_address(in);
 	coll_random(&in->probe, sizeof(in->probe));
 	if (in->epoll_fd < 0 || !watch(in, &in->timer) || !make_page(in) || !make_listener(in)) {
-		env->log(env->ctx, 0, "[COLL-6201] shm: cannot make socket, memfd or epoll: %m");
+		env->log(env->ctx, 0, "[COLL-6201] shm: cannot make socket, memfd or epoll: %s",
+		         coll_errno_text(errno).text);
 		release(in);
 		return COLL_ERR_SYSTEM;
 	}

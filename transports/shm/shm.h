@@ -412,7 +412,8 @@ struct shm_inst {
 	uint64_t scarce_ns; /* when a lack of descriptors was said last */
 	uint64_t short_ns;  /* since when there has been none, and when that was seen last; 0: there was one */
 	uint64_t short_last_ns;
-	bool deaf; /* no connection is accepted until the timer: there was no descriptor */
+	char lack[240]; /* the cause of links that end for lack of something here */
+	bool deaf;      /* no connection is accepted until the timer: there was no descriptor */
 	struct coll_pending pending;
 };
 

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "base/delay.h"
+#include "base/errno_text.h"
 #include "base/fork.h"
 #include "base/proof.h"
 #include "transports/shm/link.h"
@@ -120,6 +121,10 @@ int coll_shm_receive(int fd, struct shm_message *m, int fds[2], bool accept_fds)
 	do
 		n = recvmsg(fd, &msg, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
 	while (n < 0 && (errno == EINTR || errno == ECONNRESET));
+	if (n < 0 && coll_errno_is_shortage(errno)) {
+		coll_errno_keep("recvmsg");
+		return -2;
+	}
 	if (n < 0)
 		return errno == EAGAIN ? 0 : -1;
 	if (accept_fds)
@@ -131,7 +136,11 @@ int coll_shm_receive(int fd, struct shm_message *m, int fds[2], bool accept_fds)
 			coll_fd_close(fds[i]);
 		fds[i] = -1;
 	}
-	return well_formed(m, n) && accept_fds && (msg.msg_flags & MSG_CTRUNC) ? -2 : -1;
+	if (!well_formed(m, n) || !accept_fds || !(msg.msg_flags & MSG_CTRUNC))
+		return -1;
+	errno = EMFILE;
+	coll_errno_keep("recvmsg");
+	return -2;
 }
 
 /* ---- The queue of a link ------------------------------------------------------ */

@@ -16,6 +16,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/errno_text.h"
 #include "base/fork.h"
 #include "base/hash.h"
 #include "base/ips.h"
@@ -119,6 +120,7 @@ coll_status coll_tcp_address_local(struct coll_tcp_address *a, const struct coll
 	identify(a);
 	a->count = 0;
 	if (getifaddrs(&all) != 0) {
+		coll_errno_keep("getifaddrs");
 		snprintf(why, why_bytes, "the network interfaces cannot be listed");
 		return COLL_ERR_SYSTEM;
 	}

@@ -14,6 +14,7 @@
 
 #include "base/clock.h"
 #include "base/delay.h"
+#include "base/errno_text.h"
 #include "base/fork.h"
 #include "base/log.h"
 #include "base/proof.h"
@@ -141,7 +142,7 @@ static void attempt(struct tcp_link *l)
 	}
 	if (h->fd < 0 || !bind_source(l) || !coll_reactor_watch(&in->service, h->fd, EPOLLOUT, tag, EPOLL_CTL_ADD) ||
 	    (connect(h->fd, (struct sockaddr *)&sa, len) != 0 && errno != EINPROGRESS))
-		attempt_failed(l, outcome_of(l, errno), strerror(errno));
+		attempt_failed(l, outcome_of(l, errno), coll_errno_text(errno).text);
 }
 
 /* A message of the handshake from our side, with the number of the rail. */
@@ -166,7 +167,7 @@ static void connected(struct tcp_link *l)
 	if (getsockopt(h->fd, SOL_SOCKET, SO_ERROR, &e, &len) != 0)
 		e = errno;
 	if (e != 0) {
-		attempt_failed(l, outcome_of(l, e), strerror(e));
+		attempt_failed(l, outcome_of(l, e), coll_errno_text(e).text);
 		return;
 	}
 	l->cut_off_ns = 0;

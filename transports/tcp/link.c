@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/errno_text.h"
 #include "base/fork.h"
 #include "base/log.h"
 #include "tcp.h"
@@ -270,7 +271,7 @@ coll_status coll_tcp_link_up(struct tcp_link *l, int fd, uint64_t seed, bool sam
 	tune(l, fd, same_machine);
 	atomic_fetch_add(&in->unwatched, 1);
 	if (!watch(l)) {
-		coll_tcp_link_fail(l, COLL_ERR_SYSTEM, "epoll: %s", strerror(errno));
+		coll_tcp_link_fail(l, COLL_ERR_SYSTEM, "epoll: %s", coll_errno_text(errno).text);
 		return COLL_ERR_SYSTEM;
 	}
 	l->state = LINK_UP;

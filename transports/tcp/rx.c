@@ -13,6 +13,7 @@
 #include <sys/socket.h>
 #include <sys/uio.h>
 
+#include "base/errno_text.h"
 #include "tcp.h"
 #include "transports/tcp/channel.h"
 #include "transports/tcp/grant.h"
@@ -289,9 +290,9 @@ static void end_of_stream(struct tcp_link *l, int e)
 	if (l->bye_seen)
 		coll_tcp_link_ended(l);
 	else if (l->several && !l->base.lingering)
-		coll_tcp_kept_strand(l, "%s", e != 0 ? strerror(e) : "connection closed without a goodbye");
+		coll_tcp_kept_strand(l, "%s", e != 0 ? coll_errno_text(e).text : "connection closed without a goodbye");
 	else if (e != 0)
-		coll_tcp_link_fail(l, COLL_ERR_PEER_DEAD, "%s", strerror(e));
+		coll_tcp_link_fail(l, COLL_ERR_PEER_DEAD, "%s", coll_errno_text(e).text);
 	else
 		coll_tcp_link_fail(l, COLL_ERR_PEER_DEAD, "connection closed without a goodbye");
 }

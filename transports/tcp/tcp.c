@@ -21,6 +21,7 @@
 #include "base/clock.h"
 #include "base/config.h"
 #include "base/delay.h"
+#include "base/errno_text.h"
 #include "base/fork.h"
 #include "base/link_rates.h"
 #include "base/log.h"
@@ -65,10 +66,8 @@ static int bind_port(const struct tcp_inst *in, int family, unsigned port)
 		setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
 	if ((family == AF_INET6 && setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &zero, sizeof(zero)) != 0) ||
 	    bind(fd, (struct sockaddr *)&sa, len) != 0 || listen(fd, 4096) != 0) {
-		const int e = errno;
-
-		coll_fd_close(fd);
-		errno = e;
+		coll_errno_keep("listen");
+		coll_fd_close(fd); /* errno stays */
 		return -1;
 	}
 	return fd;
@@ -99,7 +98,7 @@ static void inherit_control(struct tcp_inst *in)
 	if (coll_tcp_link_control(in, in->listen_fd, TCP_PATH_UNKNOWN) || in->congestion[0] == '\0')
 		return;
 	tcp_log(in, COLL_LOG_WARN, "[COLL-6102] tcp: COLL_TCP_CONGESTION=%s: %s: continuing without it", in->congestion,
-	        strerror(errno));
+	        coll_errno_text(errno).text);
 	in->congestion[0] = '\0';
 	coll_tcp_link_control(in, in->listen_fd, TCP_PATH_UNKNOWN);
 }
@@ -123,7 +122,7 @@ static coll_status open_listener(struct tcp_inst *in, bool *ip6, uint16_t *port)
 	}
 	if (in->listen_fd < 0 || getsockname(in->listen_fd, (struct sockaddr *)&sa, &len) != 0) {
 		tcp_log(in, COLL_LOG_ERROR, "[COLL-6104] tcp: no port to listen on%s%s: %s",
-		        range[0] ? " in COLL_PORT_RANGE=" : "", range, strerror(errno));
+		        range[0] ? " in COLL_PORT_RANGE=" : "", range, coll_errno_text(errno).text);
 		return COLL_ERR_SYSTEM;
 	}
 	inherit_control(in);
@@ -169,7 +168,8 @@ static coll_status open_descriptors(struct tcp_inst *in)
 	in->reserve_fd = COLL_FD(open("/dev/null", O_RDONLY | O_CLOEXEC));
 	if (in->data_epoll < 0 || in->reserve_fd < 0 || !coll_reactor_open(&in->service) ||
 	    !coll_reactor_watch(&in->service, in->listen_fd, EPOLLIN, tcp_tag(TAG_LISTEN, 0, 0), EPOLL_CTL_ADD)) {
-		tcp_log(in, COLL_LOG_ERROR, "[COLL-6106] tcp: cannot open an instance: %s", strerror(errno));
+		tcp_log(in, COLL_LOG_ERROR, "[COLL-6106] tcp: cannot open an instance: %s",
+		        coll_errno_text(errno).text);
 		return COLL_ERR_SYSTEM;
 	}
 	return COLL_OK;
