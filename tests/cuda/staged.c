@@ -321,6 +321,20 @@ static void element(char *p, coll_dtype type, int v, int rank)
 		memset(p, v & 0x3f, coll_dtype_size(type));
 }
 
+/* Averages of these: all ranks have the same, the smallest and the largest values of the type. */
+static bool is_mean(const struct call *c)
+{
+	return c->op == COLL_AVG && (c->type == COLL_BF16 || c->type == COLL_F8E4M3);
+}
+
+static void edge(char *p, coll_dtype type, size_t i)
+{
+	static const uint16_t of_bf16[] = {0x0001, 0x7f7f, 0xff7f, 0x0080, 0x807f, 0x3fab};
+	static const uint8_t of_e4m3[] = {0x01, 0x7e, 0xfe, 0x08, 0x87, 0x3b};
+
+	memcpy(p, type == COLL_BF16 ? (const void *)&of_bf16[i % 6] : &of_e4m3[i % 6], coll_dtype_size(type));
+}
+
 /* A row of random elements of a length that divides no tile, again and again. */
 static void fill(struct rank *r, const struct call *c, size_t count)
 {
@@ -328,9 +342,18 @@ static void fill(struct rank *r, const struct call *c, size_t count)
 	const size_t elem = coll_dtype_size(c->type), row = ROW * elem, len = count * elem;
 
 	for (size_t i = 0; i < count && i < ROW; i++)
-		element(r->in + i * elem, c->type, (int)pick(&r->local, 5) - 2, r->rank);
+		if (is_mean(c))
+			edge(r->in + i * elem, c->type, i);
+		else
+			element(r->in + i * elem, c->type, (int)pick(&r->local, 5) - 2, r->rank);
 	for (size_t at = row; at < len; at += row)
 		memcpy(r->in + at, r->in, len - at < row ? len - at : row);
+}
+
+static void check_mean(const struct rank *r, const struct call *c)
+{
+	if (is_mean(c) && (c->what == ALL_REDUCE || c->what == PERSISTENT))
+		CHECK(memcmp(r->want, r->in, c->count * coll_dtype_size(c->type)) == 0, "average of %zu", c->count);
 }
 
 /* Where a call has its buffers. */
@@ -392,6 +415,7 @@ static void check_graph(const struct call *c, struct rank *r, const struct where
 			memset(r->want, 0x5a, w->out_bytes + MARGIN);
 			CHECK(reference(c, r) == COLL_OK, "%s", coll_last_error(r->host)->message);
 		}
+		check_mean(r, c);
 		put_input(r, w);
 		CHECK(cuda_user_launch(exec, r->handles[s]) && cuda_user_synchronize(r->handles[s]));
 		CHECK(differences(r, w) == 0, "%s %s %s count %zu root %d rank %d launch %d: differs (in %s, out %s%s)",
@@ -456,6 +480,7 @@ static void check(const struct call *c, struct rank *r, uint64_t seed, int k)
 		CHECK(reference(c, r) == COLL_OK, "%s", coll_last_error(r->host)->message);
 		wrong = differences(r, &w);
 	}
+	check_mean(r, c);
 	CHECK(wrong == 0,
 	      "seed %llu call %d %s %s count %zu root %d rank %d: %llu of %zu bytes differ (in %s, out %s%s, shift "
 	      "%zu%s); %s, on the "
