@@ -12,9 +12,9 @@
 
 /* ---- Cards -------------------------------------------------------------- */
 
-struct coll_inside_card coll_inside_card_of(const uint8_t *digest, size_t len_bytes, const cpu_set_t *cpus)
+struct coll_inside_info coll_inside_info_of(const uint8_t *digest, size_t len_bytes, const cpu_set_t *cpus)
 {
-	struct coll_inside_card c = {0, 0, -1, -1, -1, -1, 0};
+	struct coll_inside_info c = {0, 0, -1, -1, -1, -1, 0};
 	char why[100];
 	struct coll_graph *g = len_bytes ? coll_digest_read(digest, len_bytes, why, sizeof(why)) : NULL;
 
@@ -32,7 +32,7 @@ struct coll_inside_card coll_inside_card_of(const uint8_t *digest, size_t len_by
 	return c;
 }
 
-int coll_inside_digests(const struct coll_inside_card *cards, int ranks, int *digest_of, int *sender)
+int coll_inside_digests(const struct coll_inside_info *infos, int ranks, int *digest_of, int *sender)
 {
 	int digests = 0;
 
@@ -40,10 +40,10 @@ int coll_inside_digests(const struct coll_inside_card *cards, int ranks, int *di
 		int d = 0;
 
 		digest_of[r] = -1;
-		if (cards[r].len_bytes == 0)
+		if (infos[r].len_bytes == 0)
 			continue;
 		while (d < digests &&
-		       (cards[sender[d]].hash != cards[r].hash || cards[sender[d]].len_bytes != cards[r].len_bytes))
+		       (infos[sender[d]].hash != infos[r].hash || infos[sender[d]].len_bytes != infos[r].len_bytes))
 			d++;
 		if (d == digests)
 			sender[digests++] = r;
@@ -65,7 +65,7 @@ struct work {
 static bool read_digests(const struct work *w, int *culprit, char *why, size_t why_bytes)
 {
 	for (int d = 0; d < w->in->digests; d++) {
-		const struct coll_inside_card *c = &w->in->cards[w->in->sender[d]];
+		const struct coll_inside_info *c = &w->in->infos[w->in->sender[d]];
 		char reason[120];
 
 		*culprit = w->in->sender[d];
@@ -92,7 +92,7 @@ static bool lies_within(int index, int count)
 	return index >= -1 && index < count;
 }
 
-static bool check_place(const struct coll_inside_card *c, const struct coll_graph *g)
+static bool check_place(const struct coll_inside_info *c, const struct coll_graph *g)
 {
 	if (!lies_within(c->package, g->packages) || !lies_within(c->numa, g->numas) || !lies_within(c->l3, g->l3s) ||
 	    !lies_within(c->core, g->cores))
@@ -127,7 +127,7 @@ static void find_hosts(const struct work *w, struct coll_inside *out)
 static bool find_places(const struct work *w, int *culprit, char *why, size_t why_bytes)
 {
 	for (int r = 0; r < w->in->ranks; r++) {
-		const struct coll_inside_card *c = &w->in->cards[r];
+		const struct coll_inside_info *c = &w->in->infos[r];
 		const int host = (int)w->in->host_of[r];
 
 		w->rank[r] = (struct coll_search_rank){-1, host, {-1, -1, -1, -1, -1}};

@@ -16,25 +16,25 @@
 #include "topology/search.h"
 
 /* What each rank sends: which digest its host has, and its own place in it. */
-struct coll_inside_card {
+struct coll_inside_info {
 	uint64_t hash;      /* of the digest */
 	uint32_t len_bytes; /* of the digest; 0: it has none */
 	int16_t package, numa, l3, core;
 	uint32_t pad;
 };
-static_assert(sizeof(struct coll_inside_card) == 24, "no padding travels");
+static_assert(sizeof(struct coll_inside_info) == 24, "no padding travels");
 
-/* The card of a rank that may use these CPUs of a host. */
-struct coll_inside_card coll_inside_card_of(const uint8_t *digest, size_t len_bytes, const cpu_set_t *cpus);
+/* The info of a rank that may use these CPUs of a host. */
+struct coll_inside_info coll_inside_info_of(const uint8_t *digest, size_t len_bytes, const cpu_set_t *cpus);
 
 /* The distinct digests: which of them each rank has (-1: none), and the lowest rank that has it, which is the one to
  * send it. Returns how many they are. */
-int coll_inside_digests(const struct coll_inside_card *cards, int ranks, int *digest_of, int *sender);
+int coll_inside_digests(const struct coll_inside_info *infos, int ranks, int *digest_of, int *sender);
 
 struct coll_inside_in {
 	int ranks, hosts;
 	const uint32_t *host_of; /* by rank */
-	const struct coll_inside_card *cards;
+	const struct coll_inside_info *infos;
 	int digests;
 	const int *digest_of, *sender;
 	const uint8_t (*bytes)[COLL_DIGEST_MAX];
@@ -50,7 +50,7 @@ struct coll_inside {
 	int mixed[2]; /* two ranks of one host that see different machines, so nothing is known inside it; or -1 */
 };
 
-/* False, with the reason and the rank that is to blame (-1: this one has no memory): a digest or a card is damaged. */
+/* False, with the reason and the rank that is to blame (-1: this one has no memory): a digest or a info is damaged. */
 bool coll_inside_find(const struct coll_inside_in *in, struct coll_inside *out, int *culprit, char *why,
                       size_t why_bytes);
 void coll_inside_free(struct coll_inside *s);

@@ -16,7 +16,7 @@ enum { RANKS_MAX = 1000, DIGESTS_MAX = 40 };
 
 /* A job, as every rank has it after the exchange. */
 struct job {
-	struct coll_inside_card card[RANKS_MAX];
+	struct coll_inside_info info[RANKS_MAX];
 	uint32_t host_of[RANKS_MAX];
 	int digest_of[RANKS_MAX], sender[RANKS_MAX];
 	uint8_t bytes[DIGESTS_MAX][COLL_DIGEST_MAX];
@@ -49,13 +49,13 @@ static size_t write_host(int numas, int cores, uint8_t bytes[COLL_DIGEST_MAX])
 	return len_bytes;
 }
 
-static struct coll_inside_card card(const uint8_t *bytes, size_t len_bytes, int cpu)
+static struct coll_inside_info info(const uint8_t *bytes, size_t len_bytes, int cpu)
 {
 	cpu_set_t cpus;
 
 	CPU_ZERO(&cpus);
 	CPU_SET((size_t)cpu, &cpus);
-	return coll_inside_card_of(bytes, len_bytes, &cpus);
+	return coll_inside_info_of(bytes, len_bytes, &cpus);
 }
 
 /* Ranks go round the hosts; the host's k-th rank is on core k. kinds: so many kinds of hosts, by turns. */
@@ -71,16 +71,16 @@ static struct job *make_job(int ranks, int hosts, int kinds)
 		const size_t len_bytes = write_host(2, per_host / 2 + 1 + host % kinds, bytes);
 
 		j->host_of[r] = (uint32_t)host;
-		j->card[r] = card(bytes, len_bytes, r / hosts);
+		j->info[r] = info(bytes, len_bytes, r / hosts);
 	}
 	j->in = (struct coll_inside_in){.ranks = ranks,
 	                                .hosts = hosts,
 	                                .host_of = j->host_of,
-	                                .cards = j->card,
+	                                .infos = j->info,
 	                                .digest_of = j->digest_of,
 	                                .sender = j->sender,
 	                                .bytes = (const uint8_t(*)[COLL_DIGEST_MAX])j->bytes};
-	j->in.digests = coll_inside_digests(j->card, ranks, j->digest_of, j->sender);
+	j->in.digests = coll_inside_digests(j->info, ranks, j->digest_of, j->sender);
 	for (int d = 0; d < j->in.digests && d < DIGESTS_MAX; d++)
 		(void)write_host(2, (ranks / hosts + 1) / 2 + 1 + j->sender[d] % hosts % kinds, j->bytes[d]);
 	return j;
@@ -102,8 +102,8 @@ TEST(inside, each_distinct_digest_is_sent_once)
 		for (int r = 0; r < j->sender[d]; r++)
 			CHECK(j->digest_of[r] != d, "rank %d has it and is lower than %d", r, j->sender[d]);
 	}
-	j->card[7].len_bytes = 0;
-	CHECK(coll_inside_digests(j->card, 1000, j->digest_of, j->sender) == 3 && j->digest_of[7] == -1);
+	j->info[7].len_bytes = 0;
+	CHECK(coll_inside_digests(j->info, 1000, j->digest_of, j->sender) == 3 && j->digest_of[7] == -1);
 	free(j);
 }
 
@@ -120,7 +120,7 @@ TEST(inside, far_nodes_are_a_level)
 	for (int a = 0; a < 8; a++)
 		for (int b = 0; b < 8; b++)
 			CHECK((s.group_of[0][a] == s.group_of[0][b]) ==
-			      (a % 2 == b % 2 && j->card[a].numa == j->card[b].numa));
+			      (a % 2 == b % 2 && j->info[a].numa == j->info[b].numa));
 	coll_inside_free(&s);
 	j->in.forced = 1u << COLL_LEVEL_HOST;
 	REQUIRE(find(j, &s, &culprit, why), "%s", why);
@@ -137,8 +137,8 @@ TEST(inside, a_host_whose_ranks_differ_is_one_group)
 	int culprit;
 
 	/* Rank 5 of host 1 is in a container that sees three cores per node. */
-	j->card[5] = card(j->bytes[1], write_host(2, 3, j->bytes[1]), 1);
-	j->in.digests = coll_inside_digests(j->card, 16, j->digest_of, j->sender);
+	j->info[5] = info(j->bytes[1], write_host(2, 3, j->bytes[1]), 1);
+	j->in.digests = coll_inside_digests(j->info, 16, j->digest_of, j->sender);
 	REQUIRE(j->in.digests == 2 && j->sender[1] == 5);
 	REQUIRE(find(j, &s, &culprit, why), "%s", why);
 	CHECK(s.mixed[0] == 1 && s.mixed[1] == 5, "ranks %d and %d", s.mixed[0], s.mixed[1]);
@@ -160,13 +160,13 @@ TEST(inside, ranks_that_are_not_bound_have_no_levels)
 
 	memset(&all, 255, sizeof(all));
 	for (int r = 0; r < 8; r++)
-		j->card[r] = coll_inside_card_of(j->bytes[0], j->card[0].len_bytes, &all);
+		j->info[r] = coll_inside_info_of(j->bytes[0], j->info[0].len_bytes, &all);
 	REQUIRE(find(j, &s, &culprit, why), "%s", why);
 	CHECK(s.levels == 0 && strstr(s.why[1], "not bound"), "%s", s.why[1]);
 	coll_inside_free(&s);
 	/* And none says anything of its host. */
-	memset(j->card, 0, sizeof(j->card));
-	j->in.digests = coll_inside_digests(j->card, 8, j->digest_of, j->sender);
+	memset(j->info, 0, sizeof(j->info));
+	j->in.digests = coll_inside_digests(j->info, 8, j->digest_of, j->sender);
 	CHECK(j->in.digests == 0);
 	REQUIRE(find(j, &s, &culprit, why), "%s", why);
 	CHECK(s.levels == 0);
@@ -180,20 +180,20 @@ TEST(inside, damaged_digests_and_places_name_their_rank)
 	struct coll_inside s;
 	char why[200];
 	int culprit, *digest_of = j->digest_of;
-	int16_t *places[] = {&j->card[6].package, &j->card[6].numa, &j->card[6].l3, &j->card[6].core};
+	int16_t *places[] = {&j->info[6].package, &j->info[6].numa, &j->info[6].l3, &j->info[6].core};
 
 	REQUIRE(j->in.digests == 2 && j->sender[1] == 1 && digest_of[1] == 1);
-	for (uint32_t at = 0; at < j->card[1].len_bytes; at++) {
+	for (uint32_t at = 0; at < j->info[1].len_bytes; at++) {
 		j->bytes[1][at] ^= 1;
 		CHECK(!find(j, &s, &culprit, why) && culprit == 1 && strstr(why, "rank 1"), "byte %u: %s", at, why);
 		/* The rank says that it is meant so. */
-		j->card[1].hash = coll_digest_hash(j->bytes[1], j->card[1].len_bytes);
+		j->info[1].hash = coll_digest_hash(j->bytes[1], j->info[1].len_bytes);
 		if (find(j, &s, &culprit, why))
 			coll_inside_free(&s);
 		else
 			CHECK(culprit >= 0 && why[0], "byte %u: %s", at, why);
 		j->bytes[1][at] ^= 1;
-		j->card[1].hash = coll_digest_hash(j->bytes[1], j->card[1].len_bytes);
+		j->info[1].hash = coll_digest_hash(j->bytes[1], j->info[1].len_bytes);
 	}
 	for (int i = 0; i < 4; i++) {
 		const int16_t right = *places[i];
@@ -207,7 +207,7 @@ TEST(inside, damaged_digests_and_places_name_their_rank)
 		}
 		*places[i] = right;
 	}
-	j->card[1].len_bytes = COLL_DIGEST_MAX + 1;
+	j->info[1].len_bytes = COLL_DIGEST_MAX + 1;
 	CHECK(!find(j, &s, &culprit, why) && culprit == 1, "%s", why);
 	free(j);
 }

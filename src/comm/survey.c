@@ -93,7 +93,7 @@ static coll_status send_digest(struct coll_comm *comm, int root, const uint8_t *
 
 struct exchange {
 	struct coll_host_digest host;
-	struct coll_inside_card *cards;
+	struct coll_inside_info *infos;
 	int *digest_of, *sender, digests;
 	uint8_t (*bytes)[COLL_DIGEST_MAX];
 };
@@ -106,30 +106,30 @@ static coll_status out_of_memory(struct coll_comm *comm)
 static coll_status exchange(struct coll_comm *comm, struct exchange *x)
 {
 	const size_t n = (size_t)comm->size;
-	struct coll_inside_card mine;
+	struct coll_inside_info mine;
 	cpu_set_t cpus;
 	coll_status st;
 
-	x->cards = malloc(n * sizeof(*x->cards));
+	x->infos = malloc(n * sizeof(*x->infos));
 	x->digest_of = malloc(2 * n * sizeof(*x->digest_of));
-	if (!x->cards || !x->digest_of)
+	if (!x->infos || !x->digest_of)
 		return out_of_memory(comm);
 	x->sender = x->digest_of + n;
 	coll_host_digest_obtain(&x->host);
 	CPU_ZERO(&cpus);
 	(void)sched_getaffinity(0, sizeof(cpus), &cpus);
-	mine = coll_inside_card_of(x->host.digest.bytes, x->host.digest.len_bytes, &cpus);
-	st = gather(comm, &mine, x->cards, sizeof(mine));
+	mine = coll_inside_info_of(x->host.digest.bytes, x->host.digest.len_bytes, &cpus);
+	st = gather(comm, &mine, x->infos, sizeof(mine));
 	if (st != COLL_OK)
 		return st;
-	x->digests = coll_inside_digests(x->cards, comm->size, x->digest_of, x->sender);
+	x->digests = coll_inside_digests(x->infos, comm->size, x->digest_of, x->sender);
 	x->bytes = calloc(x->digests > 0 ? (size_t)x->digests : 1, sizeof(*x->bytes));
 	if (!x->bytes)
 		return out_of_memory(comm);
 	for (int d = 0; d < x->digests && st == COLL_OK; d++) {
-		const uint32_t len_bytes = x->cards[x->sender[d]].len_bytes;
+		const uint32_t len_bytes = x->infos[x->sender[d]].len_bytes;
 
-		/* A damaged card is refused later, by all ranks. */
+		/* A damaged info is refused later, by all ranks. */
 		if (len_bytes <= COLL_DIGEST_MAX)
 			st = send_digest(comm, x->sender[d], x->host.digest.bytes, x->bytes[d], len_bytes);
 	}
@@ -233,7 +233,7 @@ static coll_status derive(struct coll_comm *comm, const struct exchange *x)
 	const struct coll_inside_in in = {.ranks = comm->size,
 	                                  .hosts = (int)comm->rank_map.hosts,
 	                                  .host_of = comm->rank_map.host_of,
-	                                  .cards = x->cards,
+	                                  .infos = x->infos,
 	                                  .digests = x->digests,
 	                                  .digest_of = x->digest_of,
 	                                  .sender = x->sender,
@@ -269,7 +269,7 @@ coll_status coll_survey_run(struct coll_comm *comm)
 	if (st == COLL_OK)
 		st = derive(comm, x);
 	if (x) {
-		free(x->cards);
+		free(x->infos);
 		free(x->digest_of);
 		free(x->bytes);
 	}
