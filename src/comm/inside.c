@@ -222,9 +222,9 @@ void coll_inside_free(struct coll_inside *s)
 
 /* ---- Agreement ---------------------------------------------------------- */
 
-struct coll_inside_proof coll_inside_proof_of(const struct coll_layout *layout)
+struct coll_inside_fingerprint coll_inside_fingerprint_of(const struct coll_layout *layout)
 {
-	struct coll_inside_proof p = {0, {0}};
+	struct coll_inside_fingerprint p = {0, {0}};
 
 	if (!layout)
 		return p;
@@ -243,14 +243,14 @@ struct coll_inside_proof coll_inside_proof_of(const struct coll_layout *layout)
 	return p;
 }
 
-int coll_inside_compare(const struct coll_inside_proof *proofs, int ranks, const char **level)
+int coll_inside_compare(const struct coll_inside_fingerprint *fingerprints, int ranks, const char **level)
 {
 	for (int r = 1; r < ranks; r++) {
-		if (memcmp(&proofs[r], &proofs[0], sizeof(proofs[r])) == 0)
+		if (memcmp(&fingerprints[r], &fingerprints[0], sizeof(fingerprints[r])) == 0)
 			continue;
 		*level = "shares";
 		for (enum coll_level l = COLL_LEVELS; l-- > COLL_LEVEL_SITE;)
-			if (proofs[r].level[l] != proofs[0].level[l])
+			if (fingerprints[r].level[l] != fingerprints[0].level[l])
 				*level = coll_level_name(l);
 		return r;
 	}

@@ -56,13 +56,13 @@ bool coll_inside_find(const struct coll_inside_in *in, struct coll_inside *out, 
 void coll_inside_free(struct coll_inside *s);
 
 /* What ranks compare of the layout that each has derived. */
-struct coll_inside_proof {
+struct coll_inside_fingerprint {
 	uint64_t all; /* 0: there is no layout */
 	uint64_t level[COLL_LEVELS];
 };
-struct coll_inside_proof coll_inside_proof_of(const struct coll_layout *layout);
+struct coll_inside_fingerprint coll_inside_fingerprint_of(const struct coll_layout *layout);
 
 /* The first rank that differs from rank 0, and the name of the outermost level at which it does; -1: none. */
-int coll_inside_compare(const struct coll_inside_proof *proofs, int ranks, const char **level);
+int coll_inside_compare(const struct coll_inside_fingerprint *fingerprints, int ranks, const char **level);
 
 #endif

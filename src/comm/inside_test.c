@@ -228,18 +228,18 @@ TEST(inside, differences_of_layouts_are_named)
 	const uint32_t numa[] = {0, 0, 1, 1, 2, 2, 3, 3}, other_numa[] = {0, 1, 0, 1, 2, 2, 3, 3};
 	struct coll_layout *same = layout_of(8, host, numa), *inner = layout_of(8, host, other_numa),
 	                   *outer = layout_of(8, other_host, numa);
-	struct coll_inside_proof p[4];
+	struct coll_inside_fingerprint p[4];
 	const char *level = "";
 
 	REQUIRE(same && inner && outer);
 	for (int i = 0; i < 4; i++)
-		p[i] = coll_inside_proof_of(same);
+		p[i] = coll_inside_fingerprint_of(same);
 	CHECK(coll_inside_compare(p, 4, &level) == -1);
-	p[3] = coll_inside_proof_of(inner);
+	p[3] = coll_inside_fingerprint_of(inner);
 	CHECK(coll_inside_compare(p, 4, &level) == 3 && strcmp(level, "numa") == 0, "%s", level);
-	p[2] = coll_inside_proof_of(outer);
+	p[2] = coll_inside_fingerprint_of(outer);
 	CHECK(coll_inside_compare(p, 4, &level) == 2 && strcmp(level, "host") == 0, "%s", level);
-	p[1] = coll_inside_proof_of(NULL);
+	p[1] = coll_inside_fingerprint_of(NULL);
 	CHECK(coll_inside_compare(p, 4, &level) == 1 && strcmp(level, "host") == 0, "%s", level);
 	p[1] = p[0];
 	p[1].all ^= 1;
@@ -253,7 +253,7 @@ enum { THREADS = 1000 };
 
 struct deriver {
 	struct job *j;
-	struct coll_inside_proof proof;
+	struct coll_inside_fingerprint fingerprint;
 };
 
 /* What each rank does with what it has received. */
@@ -268,7 +268,7 @@ static void *derive(void *arg)
 	if (!find(d->j, &s, &culprit, why))
 		return NULL;
 	if (s.levels == 1 && (l = layout_of(d->j->in.ranks, d->j->host_of, s.group_of[0]))) {
-		d->proof = coll_inside_proof_of(l);
+		d->fingerprint = coll_inside_fingerprint_of(l);
 		coll_layout_destroy(&l);
 	}
 	coll_inside_free(&s);
@@ -278,7 +278,7 @@ static void *derive(void *arg)
 TEST(inside, a_thousand_ranks_derive_one_hash)
 {
 	static struct deriver d[THREADS];
-	static struct coll_inside_proof p[THREADS];
+	static struct coll_inside_fingerprint p[THREADS];
 	struct job *j = make_job(THREADS, 40, 3);
 	pthread_attr_t small;
 	pthread_t t[25];
@@ -294,7 +294,7 @@ TEST(inside, a_thousand_ranks_derive_one_hash)
 			pthread_join(t[i], NULL);
 	}
 	for (int r = 0; r < THREADS; r++)
-		p[r] = d[r].proof;
+		p[r] = d[r].fingerprint;
 	CHECK(p[0].all != 0 && p[0].level[COLL_LEVEL_NUMA] != 0);
 	CHECK(coll_inside_compare(p, THREADS, &level) == -1);
 	pthread_attr_destroy(&small);

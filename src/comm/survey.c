@@ -279,8 +279,8 @@ coll_status coll_survey_run(struct coll_comm *comm)
 
 coll_status coll_survey_compare(struct coll_comm *comm, const struct coll_layout *layout)
 {
-	const struct coll_inside_proof mine = coll_inside_proof_of(layout);
-	struct coll_inside_proof *all = malloc((size_t)comm->size * sizeof(*all));
+	const struct coll_inside_fingerprint mine = coll_inside_fingerprint_of(layout);
+	struct coll_inside_fingerprint *all = malloc((size_t)comm->size * sizeof(*all));
 	const struct usual usual = begin(comm);
 	coll_status st = all ? gather(comm, &mine, all, sizeof(mine)) : out_of_memory(comm);
 	const char *level;
