@@ -9,7 +9,7 @@
 
 #include "engine/engine.h"
 
-/* Two to four uneven hosts; ranks are dealt out to them in turn. */
+/* Two to four uneven hosts; ranks are assigned to them in turn. */
 static coll_status make_layout(int size, struct coll_layout **layout)
 {
 	uint32_t host_of[64];

@@ -341,7 +341,7 @@ static coll_status run(struct coll_request *list, struct batch *b)
 	for (struct coll_request *r = list; r && st == COLL_OK; r = r->next_noted)
 		st = coll_batch_add(&batch, r, r->stream);
 	if (st == COLL_OK)
-		st = coll_batch_deal(&batch);
+		st = coll_batch_assign(&batch);
 	/* What a graph has stays there. */
 	if (st != COLL_OK || batch.captured) {
 		give_up(list, st);

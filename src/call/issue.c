@@ -26,9 +26,9 @@ coll_status coll_batch_add(struct coll_batch *b, struct coll_request *r, const s
 	return COLL_OK;
 }
 
-coll_status coll_batch_deal(const struct coll_batch *b)
+coll_status coll_batch_assign(const struct coll_batch *b)
 {
-	return b->chains ? devices_of(b->chains)->deal(b) : COLL_OK;
+	return b->chains ? devices_of(b->chains)->assign(b) : COLL_OK;
 }
 
 void coll_batch_enqueue(const struct coll_batch *b)
@@ -91,7 +91,7 @@ coll_status coll_request_launch(struct coll_request *r, struct coll_stream *stre
 
 	*submitted = false;
 	if (st == COLL_OK)
-		st = coll_batch_deal(&batch);
+		st = coll_batch_assign(&batch);
 	if (st != COLL_OK || batch.captured)
 		return st;
 	st = coll_request_submit(r, stream, 0);

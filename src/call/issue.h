@@ -30,7 +30,7 @@ coll_status coll_request_await(struct coll_request *r, int timeout_ms);
 
 /* Find out which requests have to do with devices, before their submission: one by one, and then all together. */
 coll_status coll_batch_add(struct coll_batch *b, struct coll_request *r, const struct coll_stream *stream);
-coll_status coll_batch_deal(const struct coll_batch *b);
+coll_status coll_batch_assign(const struct coll_batch *b);
 /* And after it. */
 void coll_batch_enqueue(const struct coll_batch *b);
 

@@ -216,7 +216,7 @@ static void number(struct capture_graph *g, struct capture_call *call)
 	if (call->r->is == COLL_IS_COLLECTIVE)
 		call->place = g->places++;
 	if (call->r->device->direct)
-		g->syncs = coll_mapped_graph_deal(&call->r->device->direct_call, g->syncs);
+		g->syncs = coll_mapped_graph_assign(&call->r->device->direct_call, g->syncs);
 }
 
 /* The requests of the graph, made from those of a chain. */
@@ -301,7 +301,7 @@ static void place(struct coll_captured *x)
 }
 
 /* Give the calls their slots: a stream comes to them one after the other. */
-static void deal(struct coll_capture *c, struct coll_captured *x)
+static void assign(struct coll_capture *c, struct coll_captured *x)
 {
 	for (int i = 0; i < x->n; i++) {
 		x->calls[i].r->device->captured = x;
@@ -344,7 +344,7 @@ static coll_status list(struct coll_capture *c, struct capture_graph *g, struct 
 		struct coll_captured *x = chain->parts;
 
 		chain->parts = x->next;
-		deal(c, x);
+		assign(c, x);
 		x->graph = g;
 		x->next = g->calls;
 		g->calls = x;

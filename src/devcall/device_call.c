@@ -310,8 +310,8 @@ static bool copy_ahead(struct coll_comm *comm)
 		struct coll_device_call *d = r->device;
 
 		if (r->state == COLL_REQUEST_QUEUED && r->kind == &device_kind && d->enqueued && d->direct)
-			moved |=
-			        coll_mapped_copy(coll_mapped_of(comm), &coll_collective_of(r)->job, &d->direct_call, &d->ahead);
+			moved |= coll_mapped_copy(coll_mapped_of(comm), &coll_collective_of(r)->job, &d->direct_call,
+			                          &d->ahead);
 	}
 	return moved;
 }
@@ -334,7 +334,7 @@ static void release(struct coll_comm *comm)
 }
 
 static const struct coll_device_driver driver = {.add = add,
-                                                 .deal = coll_stage_deal,
+                                                 .assign = coll_stage_assign,
                                                  .enqueue = coll_stage_enqueue,
                                                  .is_memory = coll_stage_on_device,
                                                  .take_copier = coll_copier_take,

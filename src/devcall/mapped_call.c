@@ -142,7 +142,7 @@ static uint32_t last_sync(const struct coll_mapped_call *call)
 	return call->sync + syncs_of(call);
 }
 
-void coll_mapped_deal(struct coll_comm *comm, struct coll_mapped_call *call)
+void coll_mapped_assign(struct coll_comm *comm, struct coll_mapped_call *call)
 {
 	struct coll_mapped *d = coll_mapped_of(comm);
 
@@ -153,7 +153,7 @@ void coll_mapped_deal(struct coll_comm *comm, struct coll_mapped_call *call)
 	call->turn = d->turn;
 	d->turn += (uint32_t)call->tiles;
 	if (call->long_)
-		coll_records_deal(d, call, last_sync(call));
+		coll_records_assign(d, call, last_sync(call));
 }
 
 /*

@@ -53,7 +53,7 @@ struct coll_mapped_call {
 bool coll_mapped_prepare(struct coll_comm *comm, const struct coll_job *job, bool in_host, bool out_host, bool captured,
                          struct coll_mapped_call *call);
 /* Give it its numbers, in the order of calls. */
-void coll_mapped_deal(struct coll_comm *comm, struct coll_mapped_call *call);
+void coll_mapped_assign(struct coll_comm *comm, struct coll_mapped_call *call);
 /* Before the first call of several is put into streams: last is the last one. False: a rank has left the communicator,
  * nothing may be enqueued, and the communicator is going to fail. */
 bool coll_mapped_claim(struct coll_comm *comm, const struct coll_mapped_call *last);

@@ -63,7 +63,7 @@ void coll_mapped_graphs_open(struct coll_comm *comm, const struct coll_mapped_ri
 	                                          .way = COLL_WAY_DEVICE_DIRECT}};
 }
 
-uint32_t coll_mapped_graph_deal(struct coll_mapped_call *call, uint32_t sync)
+uint32_t coll_mapped_graph_assign(struct coll_mapped_call *call, uint32_t sync)
 {
 	call->turn = sync;
 	return sync + syncs_of(call);

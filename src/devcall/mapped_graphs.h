@@ -41,7 +41,7 @@ struct coll_mapped_ring {
 /* Before the first capture. Nothing, if calls do not go direct. */
 void coll_mapped_graphs_open(struct coll_comm *comm, const struct coll_mapped_ring *ring);
 /* Give a call the number of its first sync in the graph, which is equal on all ranks. Returns that of the next call. */
-uint32_t coll_mapped_graph_deal(struct coll_mapped_call *call, uint32_t sync);
+uint32_t coll_mapped_graph_assign(struct coll_mapped_call *call, uint32_t sync);
 /* All of the call, in a stream that is being captured. */
 coll_status coll_mapped_graph_put(const struct coll_comm *comm, const struct coll_job *job,
                                   const struct coll_mapped_call *call, coll_device_stream stream);

@@ -18,9 +18,9 @@
 static bool is_over(const struct coll_mapped *d, uint32_t last)
 {
 	const uint32_t finished = atomic_load_explicit(&d->page->finished, memory_order_acquire);
-	const uint32_t dealt = atomic_load_explicit(&d->sync, memory_order_relaxed);
+	const uint32_t assigned = atomic_load_explicit(&d->sync, memory_order_relaxed);
 
-	return dealt - last >= dealt - finished;
+	return assigned - last >= assigned - finished;
 }
 
 static bool is_announced(const struct mapped_own *o)
@@ -255,7 +255,7 @@ static void decide(struct coll_mapped *d, struct coll_mapped_buffer *b, bool roo
 		d->copied_for = why;
 }
 
-void coll_records_deal(struct coll_mapped *d, struct coll_mapped_call *call, uint32_t last)
+void coll_records_assign(struct coll_mapped *d, struct coll_mapped_call *call, uint32_t last)
 {
 	uint32_t *before;
 	bool room;

@@ -18,7 +18,7 @@
 /* Find out where a buffer lies, and announce its allocation if it is a new one. len_bytes 0: others do not need it. */
 void coll_records_find(struct coll_comm *comm, const void *ptr, size_t len_bytes, struct coll_mapped_buffer *buffer);
 /* The call has its numbers: which of its buffers go into its record. last: its last sync. */
-void coll_records_deal(struct coll_mapped *d, struct coll_mapped_call *call, uint32_t last);
+void coll_records_assign(struct coll_mapped *d, struct coll_mapped_call *call, uint32_t last);
 /* Before anything of the call is enqueued. */
 void coll_records_publish(struct coll_mapped *d, const struct coll_mapped_call *call);
 /* For people: how buffers of long calls have gone so far. */

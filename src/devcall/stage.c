@@ -399,7 +399,7 @@ static void bring_forward(struct coll_comm *comm)
 
 /* Calls that go direct come first, each with one number, and then the tiles of the others: as they end. alone: this
  * thread does not enqueue for other ranks meanwhile, which may have to be in front of a turn. */
-static void deal(struct coll_request *first, bool alone)
+static void assign(struct coll_request *first, bool alone)
 {
 	struct coll_stage *s = first->comm->stage;
 	struct coll_stage_chain *c = &s->chain;
@@ -407,16 +407,16 @@ static void deal(struct coll_request *first, bool alone)
 	bring_forward(first->comm);
 	for (struct coll_request *r = first; r; r = r->device->next)
 		if (r->device->direct) {
-			coll_mapped_deal(r->comm, &r->device->direct_call);
+			coll_mapped_assign(r->comm, &r->device->direct_call);
 			r->device->last = ++s->next;
 		}
-	coll_stage_order_deal(&c->order, first, s->next, false);
+	coll_stage_order_assign(&c->order, first, s->next, false);
 	c->crowd = NULL;
 	if (alone && c->order.total > SLOTS) {
-		coll_stage_order_deal(&c->order, first, s->next, true);
-		c->crowd = coll_stage_turns_deal(s, first, s->next + (uint32_t)c->order.total);
+		coll_stage_order_assign(&c->order, first, s->next, true);
+		c->crowd = coll_stage_turns_assign(s, first, s->next + (uint32_t)c->order.total);
 		if (!c->crowd)
-			coll_stage_order_deal(&c->order, first, s->next, false);
+			coll_stage_order_assign(&c->order, first, s->next, false);
 	}
 	if (!planted(STALE_WORDS))
 		s->next = c->crowd ? c->crowd->end : s->next + (uint32_t)c->order.total;
@@ -424,12 +424,12 @@ static void deal(struct coll_request *first, bool alone)
 		s->next += MANY;
 }
 
-coll_status coll_stage_deal(const struct coll_batch *b)
+coll_status coll_stage_assign(const struct coll_batch *b)
 {
 	if (b->captured)
 		return coll_capture_take(b);
 	for (struct coll_request *r = b->chains; r; r = r->device->next_chain)
-		deal(r, r == b->chains && !r->device->next_chain);
+		assign(r, r == b->chains && !r->device->next_chain);
 	return COLL_OK;
 }
 

@@ -22,7 +22,7 @@ void coll_stage_destroy(struct coll_comm *comm);
 bool coll_stage_on_device(struct coll_comm *comm, const void *ptr, size_t len_bytes);
 /* Besides, whether the request has to do with the device. */
 coll_status coll_stage_add(struct coll_batch *b, struct coll_request *r, const struct coll_stream *stream, bool *has);
-coll_status coll_stage_deal(const struct coll_batch *b);
+coll_status coll_stage_assign(const struct coll_batch *b);
 bool coll_stage_has_left(const struct coll_comm *comm);
 void coll_stage_look(struct coll_context *ctx, bool query);
 

@@ -83,7 +83,7 @@ static void place_round(struct coll_stage_round *round, size_t from)
 	round->end = from + longest * (size_t)round->n;
 }
 
-void coll_stage_order_deal(struct coll_stage_order *o, struct coll_request *first, uint32_t number, bool others)
+void coll_stage_order_assign(struct coll_stage_order *o, struct coll_request *first, uint32_t number, bool others)
 {
 	for (int k = 0; k < o->nrounds; k++)
 		while (o->rounds[k].n > 0)

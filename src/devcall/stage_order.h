@@ -45,7 +45,7 @@ void coll_stage_order_close(struct coll_stage_order *o);
 
 /* Of the requests that pass through slots, linked by next_staged: numbers for their tiles, from `number` on. others:
  * without messages to other ranks. */
-void coll_stage_order_deal(struct coll_stage_order *o, struct coll_request *first, uint32_t number, bool others);
+void coll_stage_order_assign(struct coll_stage_order *o, struct coll_request *first, uint32_t number, bool others);
 
 /* The tile at a place, which is less than total. False: there is none. */
 bool coll_stage_order_find(struct coll_stage_order *o, size_t place, enum coll_stage_sight sight,

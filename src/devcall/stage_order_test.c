@@ -58,7 +58,7 @@ TEST(order, messages_of_a_lane_follow_each_other)
 	make(&r[5], comm, 0, 0, 1);
 	chain(r, 6);
 	CHECK(coll_stage_order_open(&o, comm->size));
-	coll_stage_order_deal(&o, &r[0].pair.request, FIRST, false);
+	coll_stage_order_assign(&o, &r[0].pair.request, FIRST, false);
 	CHECK(place_of(&r[2], 0) > place_of(&r[0], 4) && place_of(&r[5], 0) > place_of(&r[2], 1));
 	CHECK(place_of(&r[4], 0) > place_of(&r[1], 0));
 	CHECK(place_of(&r[4], 0) < place_of(&r[0], 4), "lanes do not take turns");
@@ -72,9 +72,9 @@ TEST(order, messages_of_a_lane_follow_each_other)
 	CHECK(tiles == 13, "%zu tiles", tiles);
 	/* A second one forgets the first. */
 	r[0].device.next = NULL;
-	coll_stage_order_deal(&o, &r[0].pair.request, FIRST, false);
+	coll_stage_order_assign(&o, &r[0].pair.request, FIRST, false);
 	CHECK(o.total == 5 && r[0].device.last == FIRST + 5);
-	coll_stage_order_deal(&o, &r[0].pair.request, FIRST, true);
+	coll_stage_order_assign(&o, &r[0].pair.request, FIRST, true);
 	CHECK(o.total == 0);
 	coll_stage_order_close(&o);
 	free(comm);
@@ -110,7 +110,7 @@ static void fill(int rank)
 			last = r;
 		}
 	CHECK(coll_stage_order_open(&world.order[rank], MANY));
-	coll_stage_order_deal(&world.order[rank], first, FIRST, false);
+	coll_stage_order_assign(&world.order[rank], first, FIRST, false);
 }
 
 /* Nothing is buffered on the way: a tile is taken when the other rank has gathered its own part of it. */

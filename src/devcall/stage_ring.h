@@ -39,8 +39,8 @@ struct coll_stage {
 	bool used;                        /* something was enqueued */
 	uint32_t next;                    /* number of the next tile */
 	uint32_t last_done;               /* `done` when all that was enqueued has ended */
-	/* When the words were brought forward last: see coll_stage_deal(). And if the stream is to do so with `ready`,
-	 * in front of what it gets next: its value. */
+	/* When the words were brought forward last: see coll_stage_assign(). And if the stream is to do so with
+	 * `ready`, in front of what it gets next: its value. */
 	uint32_t forward_at, forward_ready;
 	bool forward;
 	/* The device has failed: what it has not ended it never will. */

@@ -162,7 +162,7 @@ static void count(struct coll_stage *s, struct coll_stage_crowd *c, uint32_t num
 	c->turns = (struct coll_stage_turns){.list = s->turns, .given = &s->words->given, .next = number};
 }
 
-struct coll_stage_crowd *coll_stage_turns_deal(struct coll_stage *s, struct coll_request *first, uint32_t number)
+struct coll_stage_crowd *coll_stage_turns_assign(struct coll_stage *s, struct coll_request *first, uint32_t number)
 {
 	struct coll_stage_crowd *c = NULL;
 	int n[2], nparts, done = 0;

@@ -30,7 +30,7 @@ struct coll_stage_crowd {
 
 /* Numbers for the tiles of the messages of a chain, from `number` on. NULL: they are of one peer and direction, or too
  * many for the slots, or there is no memory; then nothing has changed. */
-struct coll_stage_crowd *coll_stage_turns_deal(struct coll_stage *s, struct coll_request *first, uint32_t number);
+struct coll_stage_crowd *coll_stage_turns_assign(struct coll_stage *s, struct coll_request *first, uint32_t number);
 void coll_stage_turns_close(struct coll_stage *s);
 
 /* Enqueue what comes in front of all turns. */

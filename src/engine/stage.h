@@ -5,7 +5,7 @@
  * The run starts the tile when it sees that. When the tile has retired it stores number + t + 1 into the `taken` word
  * of the slot, and the stream copies tile t of `out` from there. Only these words are shared, and the engine makes no
  * call of the driver. Numbers count modulo 2^32, over all runs of one communicator in the order of its calls; a group
- * of C calls deals the numbers out in turn, so that the tiles of one run are C apart.
+ * of C calls assigns the numbers in turn, so that the tiles of one run are C apart.
  *
  * Slots hold the tile alone: a vector's tile begins where the slot begins, and block b of a strip lies b * job.tile
  * elements behind it. A buffer that is host memory is used where it is.

@@ -87,7 +87,7 @@ struct coll_device_driver {
 	coll_status (*add)(struct coll_batch *b, struct coll_request *r, const struct coll_stream *stream);
 	/* Before their submission. Those of a capture are not submitted: they belong to the graph then, or are refused.
 	 */
-	coll_status (*deal)(const struct coll_batch *b);
+	coll_status (*assign)(const struct coll_batch *b);
 	/* After it: put their work into their streams. An error of the device fails the communicator. */
 	void (*enqueue)(const struct coll_batch *b);
 	/* Whether memory that a call has been given is the device's, and is needed at all. */

@@ -33,7 +33,7 @@ WEAK bool coll_mapped_prepare(struct coll_comm *comm, const struct coll_job *job
 	return false;
 }
 
-WEAK void coll_mapped_deal(struct coll_comm *comm, struct coll_mapped_call *call)
+WEAK void coll_mapped_assign(struct coll_comm *comm, struct coll_mapped_call *call)
 {
 }
 
@@ -98,7 +98,7 @@ WEAK void coll_mapped_graphs_open(struct coll_comm *comm, const struct coll_mapp
 {
 }
 
-WEAK uint32_t coll_mapped_graph_deal(struct coll_mapped_call *call, uint32_t sync)
+WEAK uint32_t coll_mapped_graph_assign(struct coll_mapped_call *call, uint32_t sync)
 {
 	return sync;
 }

@@ -388,12 +388,12 @@ static struct soft_queue *queue_new(CUdevice device, int index)
 struct soft_queue *soft_deal(CUdevice device)
 {
 	struct soft_device *d = &soft.device[device];
-	int index = d->dealt++ % soft.queues;
+	int index = d->assigned++ % soft.queues;
 
 	if (soft_planted(RULE_own_queue))
 		index = 0;
 	if (soft_planted(RULE_shared_queue))
-		index = (d->dealt - 1) % SOFT_QUEUES_MAX;
+		index = (d->assigned - 1) % SOFT_QUEUES_MAX;
 	if (!d->queues[index])
 		d->queues[index] = queue_new(device, index);
 	return d->queues[index];

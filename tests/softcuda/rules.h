@@ -18,7 +18,7 @@
 	R(fifo, "the work of a stream runs in the order of enqueueing") \
 	R(async, "an enqueueing call returns before its work has run") \
 	R(legacy, "the NULL stream and blocking streams of its context wait for each other; non-blocking ones do not") \
-	R(shared_queue, "streams are dealt to the hardware queues of their device; a pending wait blocks its whole queue") \
+	R(shared_queue, "streams are assigned to the hardware queues of their device; a pending wait blocks its whole queue") \
 	R(own_queue, "streams on different hardware queues do not wait for each other") \
 	R(queue_depth, "an enqueueing call waits while its queue is full") \
 	R(lazy_launch, "the first launch of a kernel waits until all streams of the context are empty, and other calls wait for it") \

@@ -66,7 +66,7 @@ struct soft_device {
 	int primary_refs;
 	CUcontext primary;
 	size_t total, used;
-	int dealt; /* streams that have been given a queue */
+	int assigned; /* streams that have been given a queue */
 	struct soft_queue *queues[SOFT_QUEUES_MAX];
 };
 

@@ -1,7 +1,7 @@
 /*
- * Streams and events. A stream is a place in the hardware queue that it was dealt; an event is
+ * Streams and events. A stream is a place in the hardware queue that it was assigned; an event is
  * the operation that was the last one of a stream at the record. The default streams are made,
- * and dealt a queue, when they are first used.
+ * and assigned a queue, when they are first used.
  */
 #include "tests/softcuda/soft.h"
 
