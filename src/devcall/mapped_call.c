@@ -85,7 +85,7 @@ static struct coll_mapped_tile tile_of(const struct coll_mapped *d, const struct
 	return (struct coll_mapped_tile){.d = d,
 	                                 .job = job,
 	                                 .call = call,
-	                                 .ground = &d->ground,
+	                                 .base = &d->base,
 	                                 .first = number * call->tile,
 	                                 .slot = mapped_slot(d, turn, false),
 	                                 .result = mapped_slot(d, turn, true)};

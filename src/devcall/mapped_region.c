@@ -180,11 +180,11 @@ static bool make(struct coll_comm *comm, struct coll_mapped *d)
 	}
 	if (!make_staging(d))
 		return false;
-	d->ground = (struct mapped_ground){.in = d->staging,
-	                                   .out = d->staging + d->slot_bytes,
-	                                   .in_at = d->staging_at,
-	                                   .out_at = d->staging_at + d->slot_bytes,
-	                                   .guard = mapped_word(d->page, d->page_at, &d->page->guard)};
+	d->base = (struct mapped_base){.in = d->staging,
+	                               .out = d->staging + d->slot_bytes,
+	                               .in_at = d->staging_at,
+	                               .out_at = d->staging_at + d->slot_bytes,
+	                               .guard = mapped_word(d->page, d->page_at, &d->page->guard)};
 	return true;
 }
 

@@ -115,7 +115,7 @@ struct mapped_their {
 };
 
 /* The pinned memory and the guard of a kind of calls. */
-struct mapped_ground {
+struct mapped_base {
 	char *in, *out;
 	uint64_t in_at, out_at; /* as kernels see them */
 	uint64_t guard;
@@ -137,7 +137,7 @@ struct coll_mapped {
 	struct coll_device_region region;
 	char *staging; /* pinned: a slot of input, and one slot of output for each rank */
 	uint64_t staging_at;
-	struct mapped_ground ground;
+	struct mapped_base base;
 	struct mapped_peer peers[COLL_MAPPED_RANKS_MAX];
 	/* Numbers given out, by the communicator's thread. Drivers read them when it has failed. */
 	_Atomic uint32_t sync, steps;
@@ -158,7 +158,7 @@ struct coll_mapped {
 		struct coll_intra_op op;
 		struct coll_mapped_words *words; /* NULL: nothing was captured */
 		uint64_t words_at;
-		struct mapped_ground ground;
+		struct mapped_base base;
 		_Atomic uint32_t ready; /* 1: the device has come to what is started */
 		uint32_t sync;          /* syncs of the calls before */
 		/* Of the call that runs: syncs that this rank's device has come to, was let go on from, has left,

@@ -88,14 +88,14 @@ static bool writes_out(const struct coll_mapped_tile *t)
 static uint64_t in_at(const struct coll_mapped_tile *t, int b)
 {
 	if (t->call->in_host)
-		return t->ground->in_at + strip_at(t, &t->job->in, b);
+		return t->base->in_at + strip_at(t, &t->job->in, b);
 	return (uint64_t)(uintptr_t)t->job->in.base + user_at(t, &t->job->in, b);
 }
 
 static uint64_t out_at(const struct coll_mapped_tile *t, int b)
 {
 	if (t->call->out_host)
-		return t->ground->out_at + strip_at(t, &t->job->out, b);
+		return t->base->out_at + strip_at(t, &t->job->out, b);
 	return (uint64_t)(uintptr_t)t->job->out.base + user_at(t, &t->job->out, b);
 }
 
@@ -125,7 +125,7 @@ static void add(struct pieces *p, uint64_t dst, uint64_t src, size_t len_bytes)
 
 static coll_status put_move(const struct coll_mapped_tile *t, coll_device_stream s, const struct pieces *p)
 {
-	return p->n ? t->d->device->table->move(t->d->device, s, p->at, p->n, t->ground->guard) : COLL_OK;
+	return p->n ? t->d->device->table->move(t->d->device, s, p->at, p->n, t->base->guard) : COLL_OK;
 }
 
 bool coll_mapped_scales(const struct coll_job *job)
@@ -152,7 +152,7 @@ static coll_status put_reduce(const struct coll_mapped_tile *t, coll_device_stre
 		where->found = mapped_found(t->d);
 	if (count == 0 && (!where || where->whole_count == 0))
 		return COLL_OK;
-	return t->d->device->table->reduce(t->d->device, s, reduction, out, in, n, count, where, t->ground->guard);
+	return t->d->device->table->reduce(t->d->device, s, reduction, out, in, n, count, where, t->base->guard);
 }
 
 /* Each rank scales its own input, since no other knows its factor. */
@@ -162,7 +162,7 @@ static coll_status put_scaled(const struct coll_mapped_tile *t, coll_device_stre
 
 	for (int i = 0; i < p->n && st == COLL_OK; i++)
 		st = t->d->device->table->reduce(t->d->device, s, t->job->reduction, p->at[i].dst, &p->at[i].src, 1,
-		                                 p->at[i].len_bytes / t->job->elem_bytes, NULL, t->ground->guard);
+		                                 p->at[i].len_bytes / t->job->elem_bytes, NULL, t->base->guard);
 	return st;
 }
 
@@ -277,7 +277,7 @@ static coll_status put_fetch(const struct coll_mapped_tile *t, coll_device_strea
 			        .shift = (begin + t->first) * elem,
 			        .rank = (uint64_t)rank};
 	}
-	return n ? t->d->device->table->fetch(t->d->device, s, p, n, mapped_found(t->d), t->ground->guard) : COLL_OK;
+	return n ? t->d->device->table->fetch(t->d->device, s, p, n, mapped_found(t->d), t->base->guard) : COLL_OK;
 }
 
 static coll_status put_reduction(const struct coll_mapped_tile *t, coll_device_stream s)
@@ -310,7 +310,7 @@ void coll_mapped_copy_host(const struct coll_mapped_tile *t, bool out)
 {
 	const struct coll_extent *e = out ? &t->job->out : &t->job->in;
 	const int blocks = has_blocks(t, e) ? t->d->size : 1;
-	char *pinned = out ? t->ground->out : t->ground->in;
+	char *pinned = out ? t->base->out : t->base->in;
 
 	if (out ? !t->call->out_host || !writes_out(t) : !t->call->in_host || !reads_in(t))
 		return;

@@ -13,7 +13,7 @@ struct coll_mapped_tile {
 	const struct coll_mapped *d;
 	const struct coll_job *job;
 	const struct coll_mapped_call *call;
-	const struct mapped_ground *ground;
+	const struct mapped_base *base;
 	size_t first;          /* element of each block, or of the vector */
 	uint64_t slot, result; /* where they begin in the region of every rank */
 };
