@@ -135,12 +135,12 @@ static coll_status put_scatters(struct coll_stage *s, const struct coll_request 
 }
 
 /* What is done for the tile at a place, if there is one. */
-static coll_status put(struct coll_stage *s, size_t place, enum coll_stage_sight sight, coll_stage_put_fn *work)
+static coll_status put(struct coll_stage *s, size_t place, enum coll_stage_cursor cursor, coll_stage_put_fn *work)
 {
 	struct coll_request *r;
 	size_t t;
 
-	return coll_stage_order_find(&s->chain.order, place, sight, &r, &t) ? work(s, r, t) : COLL_OK;
+	return coll_stage_order_find(&s->chain.order, place, cursor, &r, &t) ? work(s, r, t) : COLL_OK;
 }
 
 /* Behind the call before, by the word which that one stores at its end: its stream may be gone by now, or be

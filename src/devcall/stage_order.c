@@ -66,7 +66,7 @@ static void number_lane(struct coll_stage_round *round, int i, uint32_t number)
 		}
 		r->device->last = r->device->stage[0].number + (uint32_t)(r->device->tiles - 1) * apart + 1;
 	}
-	for (int k = 0; k < COLL_STAGE_SIGHTS; k++)
+	for (int k = 0; k < COLL_STAGE_CURSORS; k++)
 		l->at[k] = l->first;
 }
 
@@ -100,7 +100,7 @@ void coll_stage_order_assign(struct coll_stage_order *o, struct coll_request *fi
 	}
 }
 
-bool coll_stage_order_find(struct coll_stage_order *o, size_t place, enum coll_stage_sight sight,
+bool coll_stage_order_find(struct coll_stage_order *o, size_t place, enum coll_stage_cursor cursor,
                            struct coll_request **r, size_t *tile)
 {
 	struct coll_stage_round *round = o->rounds;
@@ -114,11 +114,11 @@ bool coll_stage_order_find(struct coll_stage_order *o, size_t place, enum coll_s
 	i = place / (size_t)round->n;
 	if (i >= l->tiles)
 		return false;
-	if (l->at[sight]->device->lane_tiles > i)
-		l->at[sight] = l->first;
-	while (i - l->at[sight]->device->lane_tiles >= l->at[sight]->device->tiles)
-		l->at[sight] = l->at[sight]->device->next_in_lane;
-	*r = l->at[sight];
+	if (l->at[cursor]->device->lane_tiles > i)
+		l->at[cursor] = l->first;
+	while (i - l->at[cursor]->device->lane_tiles >= l->at[cursor]->device->tiles)
+		l->at[cursor] = l->at[cursor]->device->next_in_lane;
+	*r = l->at[cursor];
 	*tile = i - (*r)->device->lane_tiles;
 	return true;
 }

@@ -17,11 +17,11 @@
 struct coll_request;
 
 /* How far ahead of the waits what is enqueued is: each looks for the next tile by itself. */
-enum coll_stage_sight { COLL_STAGE_WAITS, COLL_STAGE_GATHERS, COLL_STAGE_SIGHTS };
+enum coll_stage_cursor { COLL_STAGE_WAITS, COLL_STAGE_GATHERS, COLL_STAGE_CURSORS };
 
 struct coll_stage_lane {
 	struct coll_request *first, *last;
-	struct coll_request *at[COLL_STAGE_SIGHTS]; /* where the last search ended */
+	struct coll_request *at[COLL_STAGE_CURSORS]; /* where the last search ended */
 	size_t tiles;
 };
 
@@ -48,7 +48,7 @@ void coll_stage_order_close(struct coll_stage_order *o);
 void coll_stage_order_assign(struct coll_stage_order *o, struct coll_request *first, uint32_t number, bool others);
 
 /* The tile at a place, which is less than total. False: there is none. */
-bool coll_stage_order_find(struct coll_stage_order *o, size_t place, enum coll_stage_sight sight,
+bool coll_stage_order_find(struct coll_stage_order *o, size_t place, enum coll_stage_cursor cursor,
                            struct coll_request **r, size_t *tile);
 
 #endif
