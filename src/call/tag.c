@@ -151,7 +151,8 @@ static coll_status fetch_and_send(struct coll_tag_send *s, struct coll_tag_op *o
 }
 
 /* The payload is device memory, or is read when a stream of the device comes to the send. */
-static coll_status send_by_detour(struct coll_comm *comm, struct coll_tag_op *op, bool now, struct coll_stream *stream)
+static coll_status send_by_bounce_buffer(struct coll_comm *comm, struct coll_tag_op *op, bool now,
+                                         struct coll_stream *stream)
 {
 	struct coll_tag_send *s;
 	coll_status st = need_request(comm, op->count * coll_dtype_size(op->type), &s);
@@ -180,7 +181,7 @@ coll_status coll_comm_send_tag(struct coll_comm *comm, const void *buf, size_t c
 	coll_tag_op_send(&op, buf, count, type, peer, tag);
 	if (comm->stage &&
 	    ((stream && stream->device) || devices_of(comm->ctx)->is_memory(comm, buf, count * coll_dtype_size(type))))
-		return send_by_detour(comm, &op, now, stream);
+		return send_by_bounce_buffer(comm, &op, now, stream);
 	if (now && ends_at_once(comm, &op))
 		return COLL_OK;
 	st = need_request(comm, 0, &s);
