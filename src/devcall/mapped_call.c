@@ -421,22 +421,21 @@ static int differs(const struct coll_mapped *d, const struct coll_job *job, stru
 	return -1;
 }
 
-/* Whether a rank that has failed may have spoilt the call: its stream signals behind a fill that its guard has stopped,
- * or it has given memory back to its user which was read after that. This rank is going to hear of the failure.
- * Acquire: what the device has ended came behind the guard of that rank, if its fill did. */
-static bool is_spoilt(const struct coll_mapped *d, const struct coll_mapped_call *call)
+/* Whether a rank that has failed may have made the call stale: its stream signals behind a fill that its guard has
+ * stopped, or it has given memory back to its user which was read after that. This rank is going to hear of the
+ * failure. Acquire: what the device has ended came behind the guard of that rank, if its fill did. */
+static bool is_stale(const struct coll_mapped *d, const struct coll_mapped_call *call)
 {
-	bool spoilt = false;
+	bool stale = false;
 
 	for (int r = 0; r < d->size; r++) {
 		const struct mapped_page *page = d->peers[r].page;
 
 		if (r == d->rank || !atomic_load_explicit(&page->guard, memory_order_acquire))
 			continue;
-		spoilt |=
-		        !mapped_is_past(&page->sound, last_sync(call)) || (call->long_ && atomic_load(&page->revoked));
+		stale |= !mapped_is_past(&page->sound, last_sync(call)) || (call->long_ && atomic_load(&page->revoked));
 	}
-	return spoilt;
+	return stale;
 }
 
 coll_status coll_mapped_poll(void *arg, const struct coll_job *job, struct coll_intra_state *s)
@@ -463,7 +462,7 @@ coll_status coll_mapped_poll(void *arg, const struct coll_job *job, struct coll_
 	if (ended && !mapped_is_past(&d->page->copied, call->stage.number + 2 * (uint32_t)call->tiles))
 		atomic_store_explicit(&d->page->copied, call->stage.number + 2 * (uint32_t)call->tiles,
 		                      memory_order_release);
-	return ended && !is_spoilt(d, call) ? COLL_OK : COLL_AGAIN;
+	return ended && !is_stale(d, call) ? COLL_OK : COLL_AGAIN;
 }
 
 void coll_mapped_where(void *arg, const struct coll_job *job, const struct coll_intra_state *s,

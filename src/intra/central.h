@@ -42,7 +42,7 @@ enum {
 };
 
 /* How many have come: ranks << COLL_CENTRAL_COUNT_BIT, and below it the sum of their marks. */
-enum { COLL_CENTRAL_SPOILT_BIT = 42, COLL_CENTRAL_COUNT_BIT = 48 };
+enum { COLL_CENTRAL_STALE_BIT = 42, COLL_CENTRAL_COUNT_BIT = 48 };
 struct central_count {
 	_Alignas(COLL_LINE_BYTES) _Atomic uint64_t ranks;
 };

@@ -9,7 +9,7 @@
 #include "intra/central.h"
 
 static const uint64_t one_rank = (uint64_t)1 << COLL_CENTRAL_COUNT_BIT;
-static const uint64_t spoilt = (uint64_t)1 << COLL_CENTRAL_SPOILT_BIT;
+static const uint64_t stale = (uint64_t)1 << COLL_CENTRAL_STALE_BIT;
 
 /* What a call looks like, for the sum: equal for equal calls, and by chance only for others. */
 static uint64_t mark_of(const struct coll_job *job)
@@ -133,7 +133,7 @@ static bool count_in(struct coll_intra *n, const struct coll_job *job, uint32_t 
 		return false;
 	/* What is not alike is not looked at; and the sum of all must not come right by accident. */
 	if (sum != ranks * mark)
-		sum |= spoilt;
+		sum |= stale;
 	else if (part->reduces)
 		reduce_group(n, job, epoch, group, part);
 	if (!add(&round->all, ranks, &sum, (uint64_t)n->size))
