@@ -58,17 +58,17 @@ static inline void coll_cpu_relax(void)
 }
 
 /*
- * Time as its thread has lived it, from a first look on: what passes between two looks counts for
+ * Uptime of a thread, from a first look on: what passes between two looks counts for
  * a quarter of the wait limit at the most. A process that was stopped, a machine that stood still or has
  * many times more threads than cores has not given those who are going to speak the time to.
  */
-struct coll_lived {
+struct coll_uptime {
 	uint64_t looked_ns; /* 0: not begun */
 	uint64_t ns;
 };
 
-/* Whether so much time has been lived. */
-static inline bool coll_lived_for(struct coll_lived *l, uint64_t now_ns, uint64_t patience_ns)
+/* Whether the uptime is so long. */
+static inline bool coll_uptime_reaches(struct coll_uptime *l, uint64_t now_ns, uint64_t patience_ns)
 {
 	const uint64_t passed = l->looked_ns && now_ns > l->looked_ns ? now_ns - l->looked_ns : 0;
 

@@ -227,7 +227,7 @@ struct coll_comm {
 	} late;
 	unsigned alarm_seen; /* the last alarm value that was handled */
 	uint64_t death_ns;   /* time when a member's death was first seen, 0: none */
-	struct coll_lived death_age;
+	struct coll_uptime death_age;
 	bool caught_up;     /* data that had come over control links by then was read */
 	coll_status failed; /* sticky */
 	struct coll_error_box box;

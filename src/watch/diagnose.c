@@ -75,7 +75,7 @@ static coll_status inquire_mismatch(struct coll_comm *comm, const struct coll_wa
 		st = inquire_of(comm, w, p, where, text, sizeof(text));
 		if (st != COLL_AGAIN)
 			return coll_wait_fail(comm, w, p, st, where->peer, text);
-		if (!coll_lived_for(&p->fault_age, now, COLL_DELAY_NS(CAUSE_QUESTION)))
+		if (!coll_uptime_reaches(&p->fault_age, now, COLL_DELAY_NS(CAUSE_QUESTION)))
 			return COLL_OK;
 	}
 	snprintf(text, sizeof(text),
@@ -133,9 +133,9 @@ static coll_status inquire_broken(struct coll_comm *comm, const struct coll_wait
 		return st;
 	end = coll_comm_link_end(comm, where->peer);
 	stir(comm, p, where->peer, end);
-	if (!coll_lived_for(&p->fault_age, now,
-	                    (end == COLL_LINK_UNREACHED ? COLL_DELAY_CAUSE_UNREACHED_MS : COLL_DELAY_CAUSE_MS) *
-	                            COLL_NS_PER_MS) ||
+	if (!coll_uptime_reaches(&p->fault_age, now,
+	                         (end == COLL_LINK_UNREACHED ? COLL_DELAY_CAUSE_UNREACHED_MS : COLL_DELAY_CAUSE_MS) *
+	                                 COLL_NS_PER_MS) ||
 	    !coll_comm_caught_up(comm, &p->caught_up))
 		return COLL_OK;
 	left = end == COLL_LINK_CLOSED || has_left(comm, where->peer);

@@ -149,7 +149,7 @@ TEST(diagnose, without_a_control_plane_the_link_is_the_cause)
 }
 
 /* A stopped process counts for a quarter of the time at most. */
-TEST(diagnose, time_that_was_not_lived_does_not_count)
+TEST(diagnose, time_without_uptime_does_not_count)
 {
 	setup(COLL_ERR_PEER_DEAD);
 	fake_core.link_end[PEER] = COLL_LINK_BROKEN;

@@ -163,7 +163,7 @@ static bool look_at_notes(struct coll_comm *comm, struct verdict *v)
 	if (!comm->death_ns)
 		comm->death_ns = coll_clock_ns();
 	/* No rank has better information about unreachable hosts, and detecting them took long enough. */
-	if ((!coll_lived_for(&comm->death_age, coll_clock_ns(), COLL_DELAY_NS(SETTLE)) &&
+	if ((!coll_uptime_reaches(&comm->death_age, coll_clock_ns(), COLL_DELAY_NS(SETTLE)) &&
 	     death.status != COLL_ERR_PEER_SILENT) ||
 	    !coll_comm_caught_up(comm, &comm->caught_up))
 		return false;
@@ -296,7 +296,7 @@ static bool differ(struct coll_comm *comm, const struct coll_wait *w, struct col
 	}
 	/* What it sent before may still be on its way, or have come after this rank last looked: its
 	 * answer is of a later moment. If it failed before, its note comes first, or soon. */
-	if (!leaves(theirs, w->record) || !coll_lived_for(&p->leaving_age, coll_clock_ns(), COLL_DELAY_NS(LEFT)) ||
+	if (!leaves(theirs, w->record) || !coll_uptime_reaches(&p->leaving_age, coll_clock_ns(), COLL_DELAY_NS(LEFT)) ||
 	    !seen_twice(comm, p, peer, LEAVES))
 		return false;
 	coll_mismatch_text(comm, w->record, peer, theirs, text, len_bytes);
@@ -382,7 +382,7 @@ static coll_status assess(struct coll_comm *comm, const struct coll_wait *w, str
 		return coll_wait_fail(comm, w, p, COLL_ERR_MISMATCH, culprit, text);
 	/* Counted from its goodbye: a rank that failed has sent the cause before it left. */
 	if (life->left && now > life->left_ns && now - life->left_ns > COLL_DELAY_NS(LEFT) &&
-	    coll_lived_for(&p->left_age, now, COLL_DELAY_NS(SETTLE)) && seen_twice(comm, p, peer, LEFT)) {
+	    coll_uptime_reaches(&p->left_age, now, COLL_DELAY_NS(SETTLE)) && seen_twice(comm, p, peer, LEFT)) {
 		snprintf(text, sizeof(text), "[COLL-2102] %s on host %s left: it destroyed its communicator", name.text,
 		         info->host_name);
 		return coll_wait_fail(comm, w, p, COLL_ERR_PEER_DEAD, peer, text);

@@ -46,8 +46,8 @@ struct coll_wait_timer {
 	uint64_t asked_ns; /* last time the peer was asked */
 	uint64_t begun_ns; /* of the wait, 0: not looked */
 	uint64_t fault_ns; /* when a run reported an error of its own, 0: it has not */
-	struct coll_lived fault_age, left_age;
-	struct coll_lived leaving_age; /* since the peer first said that it destroys the communicator */
+	struct coll_uptime fault_age, left_age;
+	struct coll_uptime leaving_age; /* since the peer first said that it destroys the communicator */
 	struct coll_run *faulty;
 	coll_status fault;
 	int broken; /* the rank that the fault concerns; the run may wait for others too */
@@ -70,7 +70,7 @@ static inline void coll_wait_timer_moved(struct coll_comm *comm, struct coll_wai
 {
 	p->since_ns = 0;
 	p->warned = p->warned_abroad = false;
-	p->leaving_age = (struct coll_lived){0};
+	p->leaving_age = (struct coll_uptime){0};
 	p->suspects = 0;
 	if (p->shown)
 		coll_deadlock_hide(comm, p);
