@@ -57,7 +57,8 @@ ROW(CONTROL_FLUSH_LOOK, 1, PACE, "between looks at links that have something lef
 ROW(CONTROL_CLOSE, 100, RETURN, "at the end of a context: for the goodbyes to leave")
 ROW(CONTROL_IDLE, 1000, PACE, "between looks of a service thread for which nothing is due")
 ROW(CONTROL_IDLE_PROBE, 1000, UNREACHABLE, "idle control links: probe of the kernel; whole seconds")
-ROW(KEEPALIVE, 200, UNREACHABLE, "between keepalives on an idle control link, so that lost packets are sent again in time")
+ROW(KEEPALIVE, 200, UNREACHABLE,
+    "between keepalives on an idle control link, so that lost packets are sent again in time")
 ROW(KEEPALIVE_SILENT, 3000, PACE, "no keepalive to a process that has said nothing for so long: its buffer would fill")
 ROW(LIVENESS, 1000, DEATH, "for an answer of a process whose link ended; only then it counts as left or silent")
 ROW(LIVENESS_UNREACHED, 200, UNREACHABLE, "the same if its host stopped acknowledging, which took COLL_UNREACHABLE_MS")
@@ -82,7 +83,7 @@ ROW(DEADLOCK_FRESH, 400, TIMEOUT, "and its answer is no older")
 ROW(DEADLOCK_AGE, 200, TIMEOUT, "and what the answer shows was seen no longer ago")
 
 /* Calls and communicators. */
-ROW(TAG_KNOCK, 100, PACE, "between knocks at a rank that has no channel for tagged messages yet")
+ROW(TAG_WAKE, 100, PACE, "between wake requests to a rank that has no channel for tagged messages yet")
 ROW(WAIT_GOES_ON, 1000, TIMEOUT, "since the last wait for a receive: the next one goes on with its deadlines")
 ROW(FAILURE_FLUSH, 100, RETURN, "the first rank that reports a failure, or aborts: for its note to leave")
 ROW(DESTROY, 3000, RETURN, "for the slowest rank to enter destroy")

@@ -183,8 +183,8 @@ static coll_status make_parts(struct coll_comm *comm)
 
 	comm->pair_sequence[0] = calloc(size, sizeof(uint64_t));
 	comm->pair_sequence[1] = calloc(size, sizeof(uint64_t));
-	comm->tagged.knocks = calloc(size, sizeof(*comm->tagged.knocks));
-	if (!comm->pair_sequence[0] || !comm->pair_sequence[1] || !comm->tagged.knocks)
+	comm->tagged.wakes = calloc(size, sizeof(*comm->tagged.wakes));
+	if (!comm->pair_sequence[0] || !comm->pair_sequence[1] || !comm->tagged.wakes)
 		return COLL_ERR_MEMORY;
 	st = coll_comm_fabric_init(comm, &comm->collective, 0);
 	if (st == COLL_OK)

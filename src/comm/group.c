@@ -219,7 +219,7 @@ static coll_status create(struct coll_comm *parent, const int *ranks, int n, con
 	coll_status st = coll_comm_make_child(parent, name, process_of, n, id, &made);
 
 	/* A member that is through with the barrier may send at once. What the first child took in would be lost with
-	 * it, so it opens no channel for tagged messages: the sender knocks again, and the second child answers. */
+	 * it, so it opens no channel for tagged messages: the sender wakes it again, and the second child answers. */
 	if (st == COLL_OK && !in_order(ranks, n))
 		coll_tag_end(made);
 	if (st == COLL_OK && n > 1)

@@ -98,7 +98,7 @@ struct coll_context {
 	_Atomic uint64_t contended_until_ns; /* see coll_context_yield() */
 	struct coll_async *async;            /* operations in flight; from open to close */
 	atomic_uint alarm;                   /* see control.h */
-	atomic_uint knocks;                  /* incremented when a rank wants to send a tagged message */
+	atomic_uint wakes;                   /* incremented when a rank wants to send a tagged message */
 	struct coll_control *control;
 
 	pthread_t service;

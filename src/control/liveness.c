@@ -153,11 +153,11 @@ void coll_control_gone(struct coll_control *c, int peer, const char *cause)
 		begin(c, peer, cause);
 }
 
-static void knock(struct coll_control *c, int peer, uint64_t now)
+static void reconnect(struct coll_control *c, int peer, uint64_t now)
 {
 	struct peer *p = &c->peers[peer];
 
-	p->knock_ns = now + COLL_DELAY_NS(LIVENESS_RECONNECT);
+	p->reconnect_ns = now + COLL_DELAY_NS(LIVENESS_RECONNECT);
 	for (int i = 0; i < c->nlinks; i++)
 		if (c->links[i]->peer == peer && c->links[i]->probe)
 			return;
@@ -181,7 +181,7 @@ void coll_control_suspect(struct coll_control *c, int peer, const char *cause, e
 		if (p->suspect_until_ns > now + COLL_DELAY_NS(LIVENESS_UNREACHED))
 			p->suspect_until_ns = now + COLL_DELAY_NS(LIVENESS_UNREACHED);
 	}
-	knock(c, peer, now);
+	reconnect(c, peer, now);
 }
 
 void coll_control_reached(struct coll_control *c, int peer)
@@ -224,8 +224,8 @@ void coll_control_settle_suspects(struct coll_control *c, uint64_t now)
 			/* Those who know have had their time. */
 			if (p->presumed)
 				p->life.left_ns -= COLL_DELAY_NS(LIVENESS);
-		} else if (now >= p->knock_ns) {
-			knock(c, r, now);
+		} else if (now >= p->reconnect_ns) {
+			reconnect(c, r, now);
 		}
 	}
 }

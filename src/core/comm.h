@@ -153,9 +153,9 @@ struct coll_tagged {
 	} * own;                /* lock; NULL: nobody has used tags */
 	struct coll_tags *tags; /* lock; NULL: nobody has used tags. It stays until the communicator is freed */
 	atomic_bool listed;     /* drivers move it: written under the async lock */
-	/* By rank, 1: it wants to send. Service thread, relaxed; then knocked, with release. */
-	_Atomic uint8_t *knocks;
-	atomic_bool knocked;
+	/* By rank, 1: it wants to send. Service thread, relaxed; then woken, with release. */
+	_Atomic uint8_t *wakes;
+	atomic_bool woken;
 };
 
 struct coll_comm {

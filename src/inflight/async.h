@@ -135,7 +135,7 @@ struct coll_async {
 	bool (*poll_tags)(struct coll_comm *comm); /* under the lock; NULL: nobody has used tags */
 	struct coll_link tagged;                   /* lock */
 	atomic_bool any_tagged;                    /* written under the lock */
-	atomic_uint knocks_seen;                   /* of ctx->knocks; written under the lock */
+	atomic_uint wakes_seen;                    /* of ctx->wakes; written under the lock */
 	struct coll_copier *copier;                /* of its device; see copier.h */
 	bool completed;                      /* lock: a request completed since the last look; sleepers must wake */
 	struct coll_notice *due, **due_tail; /* lock: to run when the lock is released */
@@ -169,8 +169,8 @@ static inline bool coll_async_is_idle(const struct coll_context *ctx)
 
 	return atomic_load_explicit(&a->pending, memory_order_relaxed) == 0 &&
 	       !atomic_load_explicit(&a->any_tagged, memory_order_relaxed) &&
-	       atomic_load_explicit(&a->knocks_seen, memory_order_relaxed) ==
-	               atomic_load_explicit(&ctx->knocks, memory_order_relaxed);
+	       atomic_load_explicit(&a->wakes_seen, memory_order_relaxed) ==
+	               atomic_load_explicit(&ctx->wakes, memory_order_relaxed);
 }
 
 /* ---- The state of a communicator ---- */

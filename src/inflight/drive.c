@@ -83,19 +83,19 @@ static bool poll_running(struct coll_comm *comm)
 	return moved;
 }
 
-/* A rank has knocked: find the communicators that it meant. */
+/* A rank has sent a wake request: find the communicators that it meant. */
 static void admit(struct coll_context *ctx)
 {
 	struct coll_async *a = ctx->async;
 	/* Acquire: the communicators were marked before. */
-	const unsigned knocks = atomic_load_explicit(&ctx->knocks, memory_order_acquire);
+	const unsigned wakes = atomic_load_explicit(&ctx->wakes, memory_order_acquire);
 
-	if (knocks == atomic_load_explicit(&a->knocks_seen, memory_order_relaxed) || !a->poll_tags)
+	if (wakes == atomic_load_explicit(&a->wakes_seen, memory_order_relaxed) || !a->poll_tags)
 		return;
-	atomic_store_explicit(&a->knocks_seen, knocks, memory_order_relaxed);
+	atomic_store_explicit(&a->wakes_seen, wakes, memory_order_relaxed);
 	pthread_mutex_lock(&ctx->comms_lock);
 	for (struct coll_comm *comm = ctx->comms; comm; comm = comm->next)
-		if (atomic_load_explicit(&comm->tagged.knocked, memory_order_relaxed))
+		if (atomic_load_explicit(&comm->tagged.woken, memory_order_relaxed))
 			coll_drive_tagged(comm);
 	pthread_mutex_unlock(&ctx->comms_lock);
 }

@@ -17,7 +17,7 @@ struct coll_tag_peer {
 	bool open;       /* the envelope channels exist */
 	bool granted;    /* a frame could be sent to it */
 	coll_status end; /* not OK: how its link ended; it is not polled any more */
-	uint64_t knocked_ns;
+	uint64_t woke_ns;
 	struct coll_endpoint *out, *in;
 	uint64_t sent, taken;            /* envelope frames */
 	uint32_t credit;                 /* cells that it has for messages from here */

@@ -156,8 +156,8 @@ void coll_tags_free(struct coll_comm *comm)
 	if (g->tags)
 		destroy(g->tags, comm->size);
 	g->tags = NULL;
-	free((void *)g->knocks);
-	g->knocks = NULL;
+	free((void *)g->wakes);
+	g->wakes = NULL;
 	if (g->made)
 		pthread_mutex_destroy(&g->lock);
 	g->made = false;
@@ -207,19 +207,19 @@ bool coll_tags_fault(struct coll_comm *comm, const struct coll_tag_op *op, struc
 
 /* ---- Channels ---- */
 
-static void knock(struct coll_comm *comm, struct coll_tag_peer *p, uint64_t now)
+static void wake(struct coll_comm *comm, struct coll_tag_peer *p, uint64_t now)
 {
 	const struct coll_mismatch_msg q = {
 	        .record = {.comm = comm->id, .waits_for = -1}, .third = -1, .about = COLL_ABOUT_TAGS};
 
-	p->knocked_ns = now;
+	p->woke_ns = now;
 	if (!comm->ctx->control)
 		return;
 	coll_control_ask(comm->ctx->control, coll_comm_process(comm, p->rank), &q);
 	coll_service_kick(comm->ctx);
 }
 
-void coll_tag_open(struct coll_comm *comm, struct coll_tag_peer *p, bool knocks)
+void coll_tag_open(struct coll_comm *comm, struct coll_tag_peer *p, bool wakes)
 {
 	struct coll_tagged *g = &comm->tagged;
 	struct coll_tags *t = g->tags;
@@ -239,36 +239,36 @@ void coll_tag_open(struct coll_comm *comm, struct coll_tag_peer *p, bool knocks)
 		p->open = true;
 		t->opened[t->nopened++] = p->rank;
 	}
-	if (knocks && p->open && !p->granted && !p->knocked_ns)
-		knock(comm, p, coll_clock_ns());
+	if (wakes && p->open && !p->granted && !p->woke_ns)
+		wake(comm, p, coll_clock_ns());
 }
 
-/* A rank that wants to send, and finds no channel, knocks until it has one: it may have knocked before the
- * communicator was made here. */
-static void knock_again(struct coll_comm *comm, struct coll_tag_peer *p)
+/* A rank that wants to send, and finds no channel, sends wake requests until it has one: the first may have come before
+ * the communicator was made here. */
+static void wake_again(struct coll_comm *comm, struct coll_tag_peer *p)
 {
 	uint64_t now;
 
-	if (p->granted || !p->knocked_ns || p->end != COLL_OK)
+	if (p->granted || !p->woke_ns || p->end != COLL_OK)
 		return;
 	now = coll_clock_ns();
-	if (now - p->knocked_ns > COLL_DELAY_NS(TAG_KNOCK))
-		knock(comm, p, now);
+	if (now - p->woke_ns > COLL_DELAY_NS(TAG_WAKE))
+		wake(comm, p, now);
 }
 
-static void answer_knocks(struct coll_comm *comm)
+static void answer_wakes(struct coll_comm *comm)
 {
 	struct coll_tagged *g = &comm->tagged;
 
 	/* Acquire: the ranks were marked before. */
-	if (!g->knocks || !atomic_exchange_explicit(&g->knocked, false, memory_order_acquire))
+	if (!g->wakes || !atomic_exchange_explicit(&g->woken, false, memory_order_acquire))
 		return;
 	if (make(comm) != COLL_OK) {
-		atomic_store_explicit(&g->knocked, true, memory_order_relaxed); /* perhaps there is memory later */
+		atomic_store_explicit(&g->woken, true, memory_order_relaxed); /* perhaps there is memory later */
 		return;
 	}
 	for (int r = 0; r < comm->size; r++)
-		if (r != comm->rank && atomic_exchange_explicit(&g->knocks[r], 0, memory_order_relaxed))
+		if (r != comm->rank && atomic_exchange_explicit(&g->wakes[r], 0, memory_order_relaxed))
 			coll_tag_open(comm, &g->tags->peers[r], false);
 }
 
@@ -379,14 +379,14 @@ bool coll_tags_poll(struct coll_comm *comm, bool *faulty)
 
 	pthread_mutex_lock(&g->lock);
 	if (!g->closed)
-		answer_knocks(comm);
+		answer_wakes(comm);
 	for (int i = 0; !g->closed && g->tags && i < g->tags->nopened && g->tags->fault.status == COLL_OK; i++) {
 		struct coll_tag_peer *p = &g->tags->peers[g->tags->opened[i]];
 
 		moved |= take_in(comm, p);
 		moved |= coll_tag_flush(comm, p);
 		moved |= coll_tag_bulk(comm, p);
-		knock_again(comm, p);
+		wake_again(comm, p);
 	}
 	*faulty = !g->closed && g->tags && (g->tags->fault.status != COLL_OK || g->tags->ends > 0);
 	pthread_mutex_unlock(&g->lock);

@@ -15,7 +15,7 @@
  * left. Cells come back, with any frame or alone, when a receive has taken the message. Payloads follow in the order
  * of the PULLs, one at a time in each direction of a pair, so both ends number them alike.
  *
- * Channels open with the first message between two ranks. Its sender knocks at the other rank over the control plane,
+ * Channels open with the first message between two ranks. Its sender wakes the other rank over the control plane,
  * since that rank cannot expect it: a driver there opens its ends.
  *
  * All functions take the lock of comm->tagged, except as they say. None blocks.
@@ -96,8 +96,8 @@ size_t coll_tags_eager_bytes(struct coll_comm *comm);
 
 struct coll_tag_peer; /* state.h */
 
-/* Open the channels of a peer. knocks: it may not expect that. */
-void coll_tag_open(struct coll_comm *comm, struct coll_tag_peer *p, bool knocks);
+/* Open the channels of a peer. wakes: it may not expect that. */
+void coll_tag_open(struct coll_comm *comm, struct coll_tag_peer *p, bool wakes);
 /* The first fault stays. */
 void coll_tag_fail(struct coll_tags *t, coll_status status, int peer, const char *text);
 /* An envelope channel of a peer reported st, which is neither OK nor AGAIN. */

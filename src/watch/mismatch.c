@@ -224,16 +224,16 @@ static bool is_gone(const struct coll_context *c, uint64_t id)
 }
 
 /* The rank that asks waits until a driver opens the channels. */
-static void note_knock(struct coll_comm *comm, int process)
+static void note_wake(struct coll_comm *comm, int process)
 {
 	const int rank = coll_comm_rank_of(comm, process);
 
-	if (rank < 0 || !comm->tagged.knocks)
+	if (rank < 0 || !comm->tagged.wakes)
 		return;
-	atomic_store_explicit(&comm->tagged.knocks[rank], 1, memory_order_relaxed);
+	atomic_store_explicit(&comm->tagged.wakes[rank], 1, memory_order_relaxed);
 	/* Release: whoever sees it sees the rank. The counter comes last: who sees it looks at all communicators. */
-	atomic_store_explicit(&comm->tagged.knocked, true, memory_order_release);
-	atomic_fetch_add_explicit(&comm->ctx->knocks, 1, memory_order_release);
+	atomic_store_explicit(&comm->tagged.woken, true, memory_order_release);
+	atomic_fetch_add_explicit(&comm->ctx->wakes, 1, memory_order_release);
 	coll_context_wake(comm->ctx);
 }
 
@@ -254,7 +254,7 @@ bool coll_mismatch_answer(void *ctx, int process, const struct coll_mismatch_msg
 		if (comm->id == q->record.comm) {
 			answer(comm, process, q, a);
 			if (q->about == COLL_ABOUT_TAGS)
-				note_knock(comm, process);
+				note_wake(comm, process);
 			answer_abroad(c, comm->id, process, a);
 			found = true;
 		}

@@ -396,22 +396,22 @@ BENCH_TEST(shm, a_descriptor_that_cannot_be_taken_is_the_cause)
 }
 
 /* One that nobody can accept does not keep the service thread awake, and is let in later. */
-BENCH_TEST(shm, who_knocks_without_a_descriptor_left_waits)
+BENCH_TEST(shm, who_connects_without_a_descriptor_left_waits)
 {
 	struct shm_inst *in;
 	struct sockaddr_un at = {.sun_family = AF_UNIX};
 	struct shm_message m = coll_shm_message(SHM_HELLO);
 	struct rlimit was;
-	bool knocked, asleep;
+	bool connected, asleep;
 	int fds[2], fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
 
 	in = b->inst[0];
 	memcpy(at.sun_path + 1, in->self.name, SHM_NAME_BYTES);
 	no_more_descriptors(&was);
-	knocked = connect(fd, (struct sockaddr *)&at, offsetof(struct sockaddr_un, sun_path) + 1 + SHM_NAME_BYTES) == 0;
+	connected = connect(fd, (struct sockaddr *)&at, offsetof(struct sockaddr_un, sun_path) + 1 + SHM_NAME_BYTES) == 0;
 	asleep = AWAIT(b, poll(&(struct pollfd){in->epoll_fd, POLLIN, 0}, 1, 0) == 0);
 	REQUIRE(setrlimit(RLIMIT_NOFILE, &was) == 0);
-	CHECK(knocked && asleep);
+	CHECK(connected && asleep);
 	m.hello.self.word[0] = 1;
 	m.hello.peer = in->self.id;
 	CHECK(coll_shm_transmit(fd, &m, (const int[2]){-1, -1}) == 1);
@@ -427,7 +427,7 @@ BENCH_TEST(shm, a_link_that_gets_no_descriptor_ends)
 	const struct coll_process_id others[] = {{{0, 1}}, {{UINT64_MAX, 1}}};
 	void *link[2];
 	struct rlimit was;
-	bool knocked, ended;
+	bool connected, ended;
 	const int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
 
 	in = b->inst[0];
@@ -440,10 +440,10 @@ BENCH_TEST(shm, a_link_that_gets_no_descriptor_ends)
 	}
 	CHECK(coll_shm_we_connect(link[0]) != coll_shm_we_connect(link[1]));
 	no_more_descriptors(&was);
-	knocked = connect(fd, (struct sockaddr *)&at, offsetof(struct sockaddr_un, sun_path) + 1 + SHM_NAME_BYTES) == 0;
+	connected = connect(fd, (struct sockaddr *)&at, offsetof(struct sockaddr_un, sun_path) + 1 + SHM_NAME_BYTES) == 0;
 	ended = AWAIT(b, b->t->link_status(link[0]) > COLL_AGAIN && b->t->link_status(link[1]) > COLL_AGAIN);
 	REQUIRE(setrlimit(RLIMIT_NOFILE, &was) == 0);
-	CHECK(knocked && ended);
+	CHECK(connected && ended);
 	CHECK(b->t->link_status(b->link[0]) == COLL_OK, "one that is connected goes on");
 	CHECK(AWAIT(b, b->downs == 2) && strstr(b->cause, "Too many open files"), "%d: %s", b->downs, b->cause);
 	for (int i = 0; i < 2; i++)
