@@ -411,15 +411,15 @@ static void assign(struct coll_request *first, bool alone)
 			r->device->last = ++s->next;
 		}
 	coll_stage_order_assign(&c->order, first, s->next, false);
-	c->crowd = NULL;
+	c->rotation = NULL;
 	if (alone && c->order.total > SLOTS) {
 		coll_stage_order_assign(&c->order, first, s->next, true);
-		c->crowd = coll_stage_turns_assign(s, first, s->next + (uint32_t)c->order.total);
-		if (!c->crowd)
+		c->rotation = coll_stage_turns_assign(s, first, s->next + (uint32_t)c->order.total);
+		if (!c->rotation)
 			coll_stage_order_assign(&c->order, first, s->next, false);
 	}
 	if (!planted(STALE_WORDS))
-		s->next = c->crowd ? c->crowd->end : s->next + (uint32_t)c->order.total;
+		s->next = c->rotation ? c->rotation->end : s->next + (uint32_t)c->order.total;
 	if (planted(MANY_NUMBERS))
 		s->next += MANY;
 }

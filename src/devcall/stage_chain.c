@@ -184,7 +184,7 @@ static size_t joined_at(const struct coll_stage_chain *c, size_t place)
 
 static bool has_more(const struct coll_stage_chain *c)
 {
-	return c->direct || c->next < c->order.total || (c->crowd && c->turn != c->crowd->end);
+	return c->direct || c->next < c->order.total || (c->rotation && c->turn != c->rotation->end);
 }
 
 /* What the next piece waits for, asked by this thread. */
@@ -236,10 +236,10 @@ static coll_status put_direct(struct coll_stage *s, struct coll_stage_chain *c)
 /* What messages have in front of their turns comes when nothing else is in front of it. */
 static coll_status begin_turns(struct coll_stage *s, struct coll_stage_chain *c)
 {
-	if (!c->crowd || c->crowd_begun || c->direct || c->next < c->order.total)
+	if (!c->rotation || c->rotation_begun || c->direct || c->next < c->order.total)
 		return COLL_OK;
-	c->crowd_begun = true;
-	return coll_stage_turns_begin(s, c->crowd, c->first->device->stream);
+	c->rotation_begun = true;
+	return coll_stage_turns_begin(s, c->rotation, c->first->device->stream);
 }
 
 static coll_status put_joined(struct coll_stage *s, struct coll_stage_chain *c)
@@ -269,7 +269,7 @@ static coll_status put_next(struct coll_stage *s, struct coll_stage_chain *c)
 	coll_status st;
 
 	if (!c->direct && c->next == c->order.total)
-		return coll_stage_turn_put(s, c->crowd, c->turn++, c->first->device->stream);
+		return coll_stage_turn_put(s, c->rotation, c->turn++, c->first->device->stream);
 	st = c->direct ? put_direct(s, c) : c->join > 1 ? put_joined(s, c) : put_place(s, c);
 	return st == COLL_OK ? begin_turns(s, c) : st;
 }
@@ -280,12 +280,12 @@ static coll_status begin_chain(struct coll_stage *s, struct coll_stage_chain *c,
 	coll_status st = COLL_OK;
 
 	c->next = 0;
-	c->crowd_begun = false;
+	c->rotation_begun = false;
 	/* Other communicators would take turns with single tiles. A call whose thread waits itself fills no queue. */
-	c->join = c->entered && !c->paced && !first->device->next && !first->device->direct && !c->crowd
+	c->join = c->entered && !c->paced && !first->device->next && !first->device->direct && !c->rotation
 	                  ? coll_stage_join(first)
 	                  : 1;
-	c->turn = c->crowd ? c->crowd->begin : 0;
+	c->turn = c->rotation ? c->rotation->begin : 0;
 	for (size_t j = 0; j < c->order.total && j < SLOTS && st == COLL_OK; j += c->join)
 		st = c->join > 1 ? put_gathers(s, first, j, joined_at(c, j))
 		                 : put(s, j, COLL_STAGE_GATHERS, put_gather);

@@ -33,12 +33,12 @@ struct coll_stage {
 	struct coll_stage_words *words;
 	char *in, *out;
 	struct coll_stage_turn *turns;
-	struct coll_stage_crowd *crowds;  /* that the device may be in */
-	struct coll_device_piece *pieces; /* one for each rank, and COLL_STAGE_PIECES */
-	coll_device_stream own;           /* of blocking calls */
-	bool used;                        /* something was enqueued */
-	uint32_t next;                    /* number of the next tile */
-	uint32_t last_done;               /* `done` when all that was enqueued has ended */
+	struct coll_stage_rotation *rotations; /* that the device may be in */
+	struct coll_device_piece *pieces;      /* one for each rank, and COLL_STAGE_PIECES */
+	coll_device_stream own;                /* of blocking calls */
+	bool used;                             /* something was enqueued */
+	uint32_t next;                         /* number of the next tile */
+	uint32_t last_done;                    /* `done` when all that was enqueued has ended */
 	/* When the words were brought forward last: see coll_stage_assign(). And if the stream is to do so with
 	 * `ready`, in front of what it gets next: its value. */
 	uint32_t forward_at, forward_ready;
@@ -60,8 +60,8 @@ struct coll_stage {
 		size_t next;
 		size_t join; /* places that are taken together: 1, but for a long call that is alone */
 		/* The messages that take turns behind these, NULL: none; and the number of the next turn. */
-		struct coll_stage_crowd *crowd;
-		bool crowd_begun;
+		struct coll_stage_rotation *rotation;
+		bool rotation_begun;
 		uint32_t turn;
 	} chain;
 };

@@ -1,5 +1,5 @@
 /*
- * See stage_turns.h. A crowd is one block of memory. It stays until the device has ended it, and then until the next
+ * See stage_turns.h. A rotation is one block of memory. It stays until the device has ended it, and then until the next
  * one is made: the requests that point to it ask it nothing behind their last turn.
  */
 #include "devcall/stage_turns.h"
@@ -22,15 +22,15 @@ static void *take(char **at, size_t n, size_t bytes)
 	return p;
 }
 
-static struct coll_stage_crowd *make(int nwindows, int nparts)
+static struct coll_stage_rotation *make(int nwindows, int nparts)
 {
 	const size_t w = (size_t)nwindows, parts = (size_t)nparts;
-	const size_t bytes = sizeof(struct coll_stage_crowd) +
+	const size_t bytes = sizeof(struct coll_stage_rotation) +
 	                     w * (sizeof(struct coll_stage_window) + 2 * sizeof(void *) + sizeof(uint32_t)) +
 	                     parts * sizeof(struct coll_stage_part) +
 	                     (size_t)COLL_STAGE_TURNS * sizeof(struct coll_stage_place);
 	char *at = calloc(1, bytes + 8 * 16);
-	struct coll_stage_crowd *c = (void *)at;
+	struct coll_stage_rotation *c = (void *)at;
 	struct coll_stage_place *places;
 
 	if (!c)
@@ -51,7 +51,7 @@ static struct coll_stage_crowd *make(int nwindows, int nparts)
 
 static void sweep(struct coll_stage *s)
 {
-	for (struct coll_stage_crowd **at = &s->crowds, *c; (c = *at);) {
+	for (struct coll_stage_rotation **at = &s->rotations, *c; (c = *at);) {
 		if (atomic_load_explicit(&s->broken, memory_order_relaxed) || !coll_stage_has_done(s, c->end)) {
 			at = &c->next;
 			continue;
@@ -63,11 +63,11 @@ static void sweep(struct coll_stage *s)
 
 void coll_stage_turns_close(struct coll_stage *s)
 {
-	for (struct coll_stage_crowd *c = s->crowds, *next; c; c = next) {
+	for (struct coll_stage_rotation *c = s->rotations, *next; c; c = next) {
 		next = c->next;
 		free(c);
 	}
-	s->crowds = NULL;
+	s->rotations = NULL;
 }
 
 /* ---- Windows ---- */
@@ -95,7 +95,7 @@ static int *find_windows(const struct coll_request *first, int n[2], int *nparts
 }
 
 /* The slots are divided equally, those for input among sends and those for output among receives. */
-static void open_windows(struct coll_stage *s, struct coll_stage_crowd *c, const int n[2])
+static void open_windows(struct coll_stage *s, struct coll_stage_rotation *c, const int n[2])
 {
 	for (int i = 0; i < c->nwindows; i++) {
 		struct coll_stage_window *w = &c->windows[i];
@@ -110,7 +110,7 @@ static void open_windows(struct coll_stage *s, struct coll_stage_crowd *c, const
 	}
 }
 
-static void open_part(struct coll_stage *s, struct coll_stage_crowd *c, int window, struct coll_stage_part *p,
+static void open_part(struct coll_stage *s, struct coll_stage_rotation *c, int window, struct coll_stage_part *p,
                       struct coll_request *r, int half)
 {
 	struct coll_stage_window *w = &c->windows[window];
@@ -145,7 +145,7 @@ static void open_part(struct coll_stage *s, struct coll_stage_crowd *c, int wind
 }
 
 /* Numbers for what is gathered before any turn, and then for the turns. */
-static void count(struct coll_stage *s, struct coll_stage_crowd *c, uint32_t number)
+static void count(struct coll_stage *s, struct coll_stage_rotation *c, uint32_t number)
 {
 	uint32_t all = 0;
 
@@ -162,9 +162,9 @@ static void count(struct coll_stage *s, struct coll_stage_crowd *c, uint32_t num
 	c->turns = (struct coll_stage_turns){.list = s->turns, .given = &s->words->given, .next = number};
 }
 
-struct coll_stage_crowd *coll_stage_turns_assign(struct coll_stage *s, struct coll_request *first, uint32_t number)
+struct coll_stage_rotation *coll_stage_turns_assign(struct coll_stage *s, struct coll_request *first, uint32_t number)
 {
-	struct coll_stage_crowd *c = NULL;
+	struct coll_stage_rotation *c = NULL;
 	int n[2], nparts, done = 0;
 	int *window = find_windows(first, n, &nparts);
 
@@ -186,14 +186,14 @@ struct coll_stage_crowd *coll_stage_turns_assign(struct coll_stage *s, struct co
 	for (struct coll_request *r = first; r; r = r->device->next)
 		if (coll_device_is_message(r))
 			r->device->last = c->end;
-	c->next = s->crowds;
-	s->crowds = c;
+	c->next = s->rotations;
+	s->rotations = c;
 	return c;
 }
 
 /* ---- Enqueueing ---- */
 
-coll_status coll_stage_turns_begin(struct coll_stage *s, const struct coll_stage_crowd *c, void *stream)
+coll_status coll_stage_turns_begin(struct coll_stage *s, const struct coll_stage_rotation *c, void *stream)
 {
 	coll_status st = COLL_OK;
 	uint32_t number = c->first;
@@ -228,7 +228,8 @@ coll_status coll_stage_turn_wait(struct coll_stage *s, uint32_t number, void *st
 	return s->device->table->wait(s->device, stream, coll_stage_address(s, &s->words->given), number + 1);
 }
 
-coll_status coll_stage_turn_put(struct coll_stage *s, const struct coll_stage_crowd *c, uint32_t number, void *stream)
+coll_status coll_stage_turn_put(struct coll_stage *s, const struct coll_stage_rotation *c, uint32_t number,
+                                void *stream)
 {
 	const bool last = number + 1 == c->end;
 
