@@ -187,7 +187,7 @@ static struct coll_graph *read_machine(const struct options *o, char *why, size_
 	return g;
 }
 
-static bool tell_rates(const struct options *o, struct coll_graph *g, char *why, size_t why_bytes)
+static bool apply_rates(const struct options *o, struct coll_graph *g, char *why, size_t why_bytes)
 {
 	struct coll_link_rate list[COLL_LINK_RATES_MAX];
 	const int n = coll_link_rates_parse(o->rates ? o->rates : "", list, why, why_bytes);
@@ -199,7 +199,7 @@ static bool tell_rates(const struct options *o, struct coll_graph *g, char *why,
 }
 
 /* Sites are alike, as hosts are. */
-static bool tell_site(const struct options *o, struct coll_graph *g, char *why, size_t why_bytes)
+static bool apply_site(const struct options *o, struct coll_graph *g, char *why, size_t why_bytes)
 {
 	return coll_told_site(g, o->sites ? "site" : "", o->site_rate ? o->site_rate : "", why, why_bytes);
 }
@@ -597,10 +597,10 @@ int main(int argc, char **argv)
 	int status = 1;
 
 	j.graph = read_machine(&o, why, sizeof(why));
-	if (j.graph && !tell_rates(&o, j.graph, why, sizeof(why))) {
+	if (j.graph && !apply_rates(&o, j.graph, why, sizeof(why))) {
 		fprintf(stderr, "coll-topo: --rates: %s\n", why);
 		status = 2;
-	} else if (j.graph && !tell_site(&o, j.graph, why, sizeof(why))) {
+	} else if (j.graph && !apply_site(&o, j.graph, why, sizeof(why))) {
 		fprintf(stderr, "coll-topo: --site-rate: %s\n", why);
 		status = 2;
 	} else if (j.graph && !topo_gpus_make(&j.gpus, j.graph, o.gpus, why, sizeof(why))) {

@@ -76,7 +76,7 @@ static void failure(struct front *f, int rank, bool by_signal, int status, const
 	}
 }
 
-static void tell_fate(struct front *f)
+static void report_fate(struct front *f)
 {
 	if (f->fate.rank < 0 || f->fate.told)
 		return;
@@ -155,7 +155,7 @@ static void advance_stage(struct front *f)
 	const uint64_t now = coll_clock_ns();
 
 	if (f->fate.rank >= 0 && !f->fate.told && now >= f->fate.at_ns + HOLD_NS)
-		tell_fate(f);
+		report_fate(f);
 	if (now >= f->deadline_ns && f->stage < TERMINATED) {
 		output_say(f->out, "the job has not ended within %g s: ending it", f->o->timeout_s);
 		end_all(f, TIMEOUT_STATUS, SIGTERM, TERM_NS);
@@ -428,7 +428,7 @@ static void close_links(struct front *f)
 
 static void flush_output(struct front *f)
 {
-	tell_fate(f);
+	report_fate(f);
 	for (int stream = 1; stream <= 2; stream++) {
 		while (output_waiting(f->out, stream)) {
 			struct pollfd p = {.fd = stream, .events = POLLOUT};

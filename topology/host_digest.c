@@ -41,7 +41,7 @@ struct coll_graph *coll_host_graph(char *note, size_t note_bytes)
 	return g;
 }
 
-static bool hwloc_is_told(void)
+static bool hwloc_is_configured(void)
 {
 	for (char **e = environ; e && *e; e++)
 		if (strncmp(*e, "HWLOC_", 6) == 0)
@@ -94,7 +94,7 @@ bool coll_host_digest_path(char *path, size_t path_bytes, uint64_t *key)
 	const char *folder = "/dev/shm";
 	uint64_t h = coll_hash_combine(COLL_DIGEST_VERSION, (uint64_t)geteuid());
 
-	if (hwloc_is_told())
+	if (hwloc_is_configured())
 		return false;
 	if (access(folder, W_OK | X_OK) != 0)
 		folder = getenv("XDG_RUNTIME_DIR");

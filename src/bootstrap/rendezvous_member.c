@@ -241,7 +241,7 @@ static uint64_t try_deadline(const struct member *m)
 
 /* ---- What comes from above --------------------------------------------- */
 
-static void tell_notices(struct member *m)
+static void report_notices(struct member *m)
 {
 	if (m->phase != IN_PLACE)
 		return;
@@ -258,7 +258,7 @@ static void settle(struct member *m, int parent)
 {
 	m->phase = IN_PLACE;
 	m->parent = parent;
-	tell_notices(m);
+	report_notices(m);
 }
 
 static bool go_to_parent(struct member *m, const struct coll_wire_frame *f)
@@ -376,7 +376,7 @@ static void notice(struct member *m, int rank)
 {
 	if (m->notice_count < m->rendezvous.how->size)
 		m->notices[m->notice_count++] = rank;
-	tell_notices(m);
+	report_notices(m);
 }
 
 static bool newcomer(void *role, struct coll_wire *w, const struct coll_wire_frame *f)

@@ -226,7 +226,7 @@ static bool send_on(struct root *o, struct coll_wire *w, const struct guest *g)
 }
 
 /* After the failure "here" counts those who need not be waited for. */
-static void note_told(struct root *o, int rank)
+static void note_reported(struct root *o, int rank)
 {
 	if (!o->guests || o->guests[rank].here)
 		return;
@@ -262,7 +262,7 @@ static bool newcomer(void *role, struct coll_wire *w, const struct coll_wire_fra
 	if (o->rendezvous.status != COLL_AGAIN || !acceptable(o, &in, f->len_bytes - head)) {
 		rendezvous_refuse(&o->rendezvous, w);
 		if (in.rank < (uint32_t)o->how.size)
-			note_told(o, (int)in.rank);
+			note_reported(o, (int)in.rank);
 		return false;
 	}
 	enter(o, &in, f->body + sizeof(in), f->body + head);

@@ -102,7 +102,7 @@ static uint32_t *sites_of(const struct coll_comm *comm)
 }
 
 /* The rates of the uplinks of sites, to a layout whose outermost level they are. False: out of memory. */
-static bool tell_uplinks(const struct coll_comm *comm, struct coll_layout *layout)
+static bool report_uplinks(const struct coll_comm *comm, struct coll_layout *layout)
 {
 	uint32_t *rate_of;
 
@@ -188,7 +188,7 @@ coll_status coll_comm_find_layout(const struct coll_comm *comm, const struct col
 	/* Without memory for shares or rates this rank would choose otherwise than other ranks. */
 	if (st == COLL_OK && unequal && *layout)
 		st = coll_layout_rate(*layout, rate_of);
-	if (st == COLL_OK && *layout && !tell_uplinks(comm, *layout))
+	if (st == COLL_OK && *layout && !report_uplinks(comm, *layout))
 		st = COLL_ERR_MEMORY;
 	if (st != COLL_OK)
 		coll_layout_destroy(layout);

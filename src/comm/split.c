@@ -122,7 +122,7 @@ coll_status coll_comm_make_child(struct coll_comm *parent, const char *name, int
 	         ctx->rank, coll_message_split(st, err.message).text);
 	note.status = st;
 	if (ctx->control)
-		coll_control_tell(ctx->control, &note);
+		coll_control_report(ctx->control, &note);
 	return coll_comm_refuse(parent, name, st, "%s", err.message);
 }
 
@@ -160,7 +160,7 @@ void coll_comm_announce_failed_child(const struct coll_comm *parent, coll_status
 	if (e->rank >= 0 && e->rank < parent->size)
 		note.process = coll_comm_process(parent, e->rank);
 	snprintf(note.text, sizeof(note.text), "%.255s", parent->box.message);
-	coll_control_tell(ctx->control, &note);
+	coll_control_report(ctx->control, &note);
 }
 
 /* ---- Split ---- */

@@ -132,7 +132,7 @@ static void env_link_down(void *ctx, const struct coll_process_id *peer, coll_st
 		         n.process, cause);
 	else if (n.kind == COLL_GOSSIP_FAIL)
 		snprintf(n.text, sizeof(n.text), "link between rank %d and rank %d: %.180s", c->rank, n.process, cause);
-	coll_control_tell(c->control, &n);
+	coll_control_report(c->control, &n);
 }
 
 /* The address of a process over which it met the others. */

@@ -195,7 +195,8 @@ static void service_locked(struct coll_control *c)
 /* ---- Interface ---- */
 
 /* False: COLL_INTERFACE names none of this host. */
-static bool tell_addresses(const struct coll_control_env *env, struct coll_peer_info *info, char *why, size_t why_bytes)
+static bool report_addresses(const struct coll_control_env *env, struct coll_peer_info *info, char *why,
+                             size_t why_bytes)
 {
 	struct ifaddrs *all = NULL;
 	struct coll_ips ips;
@@ -247,7 +248,7 @@ coll_status coll_control_open(const struct coll_control_env *env, struct coll_pe
 		coll_control_close(&c, 0);
 		return COLL_ERR_SYSTEM;
 	}
-	if (c->listen_tcp >= 0 && !tell_addresses(env, info, why, sizeof(why))) {
+	if (c->listen_tcp >= 0 && !report_addresses(env, info, why, sizeof(why))) {
 		coll_control_close(&c, 0);
 		return coll_error_set(err, COLL_ERR_CONFIG, "[COLL-1106] %s", why);
 	}

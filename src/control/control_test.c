@@ -117,7 +117,7 @@ static void the_cause_goes_before_the_goodbye(void)
 	struct job j;
 
 	REQUIRE(begin(&j) && greet(&j));
-	CHECK(coll_control_tell(j.c[0], &note));
+	CHECK(coll_control_report(j.c[0], &note));
 	coll_control_close(&j.c[0], 0);
 	for (int i = 0; i < TURNS && !j.c[1]->peers[0].life.left; i++)
 		serve(&j, 1);

@@ -228,7 +228,7 @@ void coll_control_death(struct coll_control *c, int peer, const char *cause)
 
 /* ---- Interface ---- */
 
-bool coll_control_tell(struct coll_control *c, const struct coll_note *note)
+bool coll_control_report(struct coll_control *c, const struct coll_note *note)
 {
 	bool news = true;
 

@@ -8,7 +8,7 @@
 #include "control/state.h"
 
 /* Tell everyone (and ourselves). Any thread. False: it was known. */
-bool coll_control_tell(struct coll_control *c, const struct coll_note *note);
+bool coll_control_report(struct coll_control *c, const struct coll_note *note);
 
 /* The failure reported for a communicator, if any. */
 bool coll_control_failure(struct coll_control *c, uint64_t comm, struct coll_note *note);

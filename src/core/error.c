@@ -85,7 +85,7 @@ static void announce(struct coll_comm *comm, struct coll_note *note, const char 
 	note->comm = comm->id;
 	note->operation = comm->sequence;
 	snprintf(note->text, sizeof(note->text), "%.255s", cause);
-	if (coll_control_tell(control, note) && !atomic_load_explicit(&comm->aborted, memory_order_relaxed))
+	if (coll_control_report(control, note) && !atomic_load_explicit(&comm->aborted, memory_order_relaxed))
 		coll_control_flush(control, COLL_DELAY_FAILURE_FLUSH_MS);
 }
 
@@ -139,7 +139,7 @@ bool coll_comm_abort_locally(struct coll_comm *comm, const char *reason)
 	atomic_store_explicit(&comm->aborted, true, memory_order_release);
 	atomic_fetch_or_explicit(&comm->attention, COLL_ATTENTION_ALARM, memory_order_release);
 	if (comm->ctx->control)
-		coll_control_tell(comm->ctx->control, &note);
+		coll_control_report(comm->ctx->control, &note);
 	return true;
 }
 

@@ -119,9 +119,9 @@ static struct coll_nt_rule nt_rule(const struct coll_comm *comm)
 	const size_t ranks = comm->rank_map.local_size > 1 ? (size_t)comm->rank_map.local_size : 1;
 	const size_t share = one * (size_t)(comm->ctx->caches > 1 ? comm->ctx->caches : 1) / ranks;
 	const size_t part = (size_t)COLL_NT_CORE_BYTES * (size_t)(comm->ctx->cpus > 1 ? comm->ctx->cpus : 1) / ranks;
-	struct coll_nt_rule rule = {.least_bytes = COLL_NT_MIN, .told_bytes = lesser(share, one), .gain = 1.05};
+	struct coll_nt_rule rule = {.least_bytes = COLL_NT_MIN, .reported_bytes = lesser(share, one), .gain = 1.05};
 
-	rule.assume_bytes = lesser(rule.told_bytes, part);
+	rule.assume_bytes = lesser(rule.reported_bytes, part);
 	return rule;
 }
 

@@ -27,7 +27,7 @@ static struct coll_nt_class *class_of(struct coll_nt *s, enum coll_nt_pass pass,
 
 static bool is_open(const struct coll_nt *s, size_t bytes)
 {
-	return bytes >= s->rule.least_bytes && bytes / 2 < s->rule.told_bytes;
+	return bytes >= s->rule.least_bytes && bytes / 2 < s->rule.reported_bytes;
 }
 
 /* The way it has, then the other. */

@@ -7,7 +7,7 @@
  * they have a small share. So between two bounds calls are made both ways and timed:
  *
  *   less than least_bytes   cached
- *   2 * told_bytes or more  non-temporal
+ *   2 * reported_bytes or more  non-temporal
  *   between                 first by assume_bytes. Then a trial: some calls each way, and the
  *                           faster one stays; again after 32, 64 ... 1024 such calls
  *
@@ -37,10 +37,10 @@ enum { COLL_NT_SIZES = 16 };
 
 /* Bytes are those that one rank's caller gives to the call, input and result. */
 struct coll_nt_rule {
-	size_t least_bytes;  /* they fit a core's own caches */
-	size_t assume_bytes; /* from here on past the caches, as long as nothing is known */
-	size_t told_bytes;   /* the rank's share of the last caches, as the system tells it */
-	double gain;         /* the other way must be so many times quicker */
+	size_t least_bytes;    /* they fit a core's own caches */
+	size_t assume_bytes;   /* from here on past the caches, as long as nothing is known */
+	size_t reported_bytes; /* the rank's share of the last caches, as the system tells it */
+	double gain;           /* the other way must be so many times quicker */
 };
 
 /* Calls of one pass, of sizes within a factor of two. */
@@ -75,7 +75,7 @@ void coll_nt_took(struct coll_nt *s, enum coll_nt_pass pass, size_t bytes, bool 
 /* Calls that are not timed: by what the system tells alone. */
 static inline bool coll_nt_by_size(const struct coll_nt *s, size_t bytes)
 {
-	return bytes >= s->rule.told_bytes;
+	return bytes >= s->rule.reported_bytes;
 }
 
 #endif

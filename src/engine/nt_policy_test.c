@@ -9,7 +9,7 @@
 enum { MIB = 1 << 20 };
 
 static const struct coll_nt_rule rule = {
-        .least_bytes = 2 * MIB, .assume_bytes = 4 * MIB, .told_bytes = 130 * MIB, .gain = 1.05};
+        .least_bytes = 2 * MIB, .assume_bytes = 4 * MIB, .reported_bytes = 130 * MIB, .gain = 1.05};
 
 /* Rates in bytes per ns. */
 struct machine {

@@ -131,7 +131,7 @@ static coll_status enter(struct coll_intra *n, const struct coll_job *job, struc
 }
 
 /* What all others have told, from rank s->done on; every one of them is `what`, or it is *other. */
-static coll_status await_told(struct coll_intra *n, struct coll_intra_state *s, int line, uint32_t what, bool *other)
+static coll_status await_reports(struct coll_intra *n, struct coll_intra_state *s, int line, uint32_t what, bool *other)
 {
 	for (; s->done < (uint32_t)n->size; s->done++) {
 		uint64_t word;
@@ -329,7 +329,7 @@ static coll_status map(struct coll_intra *n, const struct coll_job *job, struct 
 static coll_status await_maps(struct coll_intra *n, const struct coll_job *job, struct coll_intra_state *s)
 {
 	bool bad = false;
-	const coll_status st = await_told(n, s, LINE_MAPPED, INTRA_GOOD, &bad);
+	const coll_status st = await_reports(n, s, LINE_MAPPED, INTRA_GOOD, &bad);
 
 	s->cell |= bad;
 	if (st != COLL_OK)
@@ -420,7 +420,7 @@ static coll_status work(struct coll_intra *n, const struct coll_job *job, struct
 static coll_status await_ends(struct coll_intra *n, const struct coll_job *job, struct coll_intra_state *s)
 {
 	bool other = false;
-	const coll_status st = await_told(n, s, LINE_DONE, INTRA_GOOD, &other);
+	const coll_status st = await_reports(n, s, LINE_DONE, INTRA_GOOD, &other);
 
 	if (st != COLL_OK)
 		return st;

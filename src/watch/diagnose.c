@@ -107,7 +107,7 @@ static void stir(struct coll_comm *comm, struct coll_wait_timer *p, int peer, en
 	p->inquired = true;
 	note.process = coll_comm_process(comm, peer);
 	if (p->fault == COLL_ERR_PEER_DEAD)
-		coll_control_tell(comm->ctx->control, &note);
+		coll_control_report(comm->ctx->control, &note);
 	else
 		coll_control_ask(comm->ctx->control, note.process, &q);
 	coll_service_kick(comm->ctx);

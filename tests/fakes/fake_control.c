@@ -44,7 +44,7 @@ void coll_control_peer(struct coll_control *c, int peer, uint64_t comm, int abou
 	*state = fake_control.state[peer];
 }
 
-bool coll_control_tell(struct coll_control *c, const struct coll_note *note)
+bool coll_control_report(struct coll_control *c, const struct coll_note *note)
 {
 	if (fake_control.ntold < FAKE_NOTES)
 		fake_control.told[fake_control.ntold++] = *note;

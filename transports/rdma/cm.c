@@ -170,7 +170,7 @@ static void tune(struct rdma_inst *in, struct rdma_cm_id *id)
 
 /* ---- the end of a connection -------------------------------------------------------- */
 
-static void tell_figures(const struct rdma_link *l)
+static void report_figures(const struct rdma_link *l)
 {
 	rdma_log(l->inst, COLL_LOG_INFO,
 	         "rdma: a link ends: sent %llu frames (%llu by reference, %llu waited for the address) and %llu notes, "
@@ -216,7 +216,7 @@ void coll_rdma_cm_bury(struct rdma_link *l)
 			coll_rdma_receiver_free(r);
 	}
 	if (l->connections > 0 && !l->buried)
-		tell_figures(l);
+		report_figures(l);
 	l->buried = true;
 	l->news = true;
 	atomic_fetch_add(&l->inst->links.stale, 1);

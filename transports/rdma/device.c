@@ -331,7 +331,7 @@ static const char *reason(struct rdma_inst *in, struct search *s, const struct c
 }
 
 /* For coll-info and the log. */
-static void tell_others(struct rdma_inst *in, struct search *s)
+static void report_others(struct rdma_inst *in, struct search *s)
 {
 	for (int i = 0; i < s->port_count; i++) {
 		const struct coll_ib_port *p = &s->ports[i];
@@ -396,7 +396,7 @@ coll_status coll_rdma_device_open(struct rdma_inst *in, char *why, size_t why_by
 	for (int i = 0; i < s->count && s->count > 1; i++)
 		s->found[i].distance = distance_of(in, &s->found[i]);
 	use_found(in, s);
-	tell_others(in, s);
+	report_others(in, s);
 	free(s);
 	return in->ports > 0 ? COLL_OK : COLL_ERR_UNSUPPORTED;
 }

@@ -109,8 +109,8 @@ void coll_rdma_link_fail(struct rdma_link *l, coll_status why, const char *forma
 	va_start(ap, format);
 	if (coll_peer_link_fail(&l->inst->links, &l->base, why, format, ap)) {
 		/* Once for all rails; rails_tear() looks at them. */
-		l->base.notice &= !l->down_told;
-		l->down_told = true;
+		l->base.notice &= !l->down_reported;
+		l->down_reported = true;
 		if (l->base.rails > 1 || l->base.part > 0)
 			atomic_store(&l->inst->links.torn, true);
 		stop(l, LINK_DOWN);

@@ -142,13 +142,13 @@ static void follow(struct rdma_link *const *rail, unsigned count, struct break_o
 	look(rail[number], number, b);
 }
 
-static void tell_peer(struct rdma_link *r, const struct break_of *b)
+static void report_peer(struct rdma_link *r, const struct break_of *b)
 {
 	const struct coll_rdma_note lost = {.type = COLL_RDMA_NOTE_LOST, .id = b->number};
 
 	pthread_mutex_lock(&r->base.lock);
-	if (r->state == LINK_UP && !r->lost_told) {
-		r->lost_told = true;
+	if (r->state == LINK_UP && !r->lost_reported) {
+		r->lost_reported = true;
 		coll_rdma_tx_note(r, &lost);
 		coll_rdma_tx_push(r);
 	}
@@ -157,11 +157,11 @@ static void tell_peer(struct rdma_link *r, const struct break_of *b)
 }
 
 /* The first rail speaks for all. */
-static void tell_users(struct rdma_link *l, unsigned count, const struct break_of *b)
+static void report_users(struct rdma_link *l, unsigned count, const struct break_of *b)
 {
 	pthread_mutex_lock(&l->base.lock);
-	if (!l->down_told) {
-		l->down_told = true;
+	if (!l->down_reported) {
+		l->down_reported = true;
 		l->base.notice = true;
 		l->base.why = b->why;
 		atomic_fetch_add(&l->inst->links.notices, 1);
@@ -185,8 +185,8 @@ static void judge(struct coll_peer_link *const *base, unsigned count)
 	if (!b.any || (b.leaving && b.lost == 0))
 		return;
 	for (unsigned k = 0; k < count; k++)
-		tell_peer(rail[k], &b);
-	tell_users(rail[0], count, &b);
+		report_peer(rail[k], &b);
+	report_users(rail[0], count, &b);
 }
 
 void coll_rdma_rails_tear(struct rdma_inst *in)

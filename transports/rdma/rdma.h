@@ -214,10 +214,10 @@ struct rdma_link {
 	enum rdma_state state;
 	bool buried; /* everything of a broken connection is settled */
 
-	bool down_told; /* its users know, or will, that it has broken */
+	bool down_reported; /* its users know, or will, that it has broken */
 	/* Of each: 1 + the number of the rail that the peer has lost, and whether it was told of one here. */
 	unsigned lost;
-	bool lost_told;
+	bool lost_reported;
 
 	struct rdma_port *port; /* NULL: not known yet */
 

@@ -104,7 +104,7 @@ void coll_rdma_receiver_settle(struct rdma_receiver *r, coll_status status)
 }
 
 /* Whether the peer has been sent memory where it may write. */
-static bool any_told(const struct rdma_receiver *r)
+static bool any_reported(const struct rdma_receiver *r)
 {
 	for (uint64_t i = r->arrived; i < r->announced; i++)
 		if (into_at(r, i)->told)
@@ -135,9 +135,9 @@ void coll_rdma_receiver_close(struct rdma_receiver *r)
 	struct rdma_link *l = r->base.link;
 	const struct coll_rdma_note close = {.type = COLL_RDMA_NOTE_CLOSE, .id = r->id};
 
-	if (l->state != LINK_UP && any_told(r))
+	if (l->state != LINK_UP && any_reported(r))
 		coll_rdma_channel_bury(l); /* nobody writes there any more */
-	if (!any_told(r) || !rdma_works(l))
+	if (!any_reported(r) || !rdma_works(l))
 		coll_rdma_receiver_settle(r, COLL_ERR_ABORTED);
 	if (!rdma_works(l)) {
 		/* Until the queue pair is gone the device may still write into the ring. */
@@ -346,7 +346,7 @@ void coll_rdma_receiver_announce_all(struct rdma_link *l)
 	}
 }
 
-static void forget_told(struct rdma_receiver *r)
+static void forget_reported(struct rdma_receiver *r)
 {
 	for (uint64_t i = r->arrived; i < r->announced; i++)
 		into_at(r, i)->told = false;
@@ -359,7 +359,7 @@ void coll_rdma_receiver_forget_announcements(struct rdma_link *l)
 
 	for (uint32_t i = 0; i < l->receivers.cap; i++)
 		if (l->receivers.at[i])
-			forget_told(l->receivers.at[i]);
+			forget_reported(l->receivers.at[i]);
 	for (uint32_t i = 0; i < l->grants.cap; i++) {
 		struct rdma_grant *g = l->grants.at[i];
 

@@ -51,9 +51,9 @@ bool coll_shm_alive(const struct shm_link *l)
 
 bool coll_shm_cma(const struct shm_link *l, uint32_t pid, uint64_t address, void *to, size_t len_bytes)
 {
-	/* An acquire: peer_pid and told_pid were written before. The record's process must
+	/* An acquire: peer_pid and reported_pid were written before. The record's process must
 	 * be the link's: a peer cannot make us read a third. */
-	if (atomic_load(&l->status) != COLL_OK || pid != l->told_pid || !l->peer_pid)
+	if (atomic_load(&l->status) != COLL_OK || pid != l->reported_pid || !l->peer_pid)
 		return false;
 	return read_all(l->peer_pid, address, to, len_bytes) && coll_shm_alive(l);
 }

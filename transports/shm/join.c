@@ -70,7 +70,7 @@ static bool join(struct shm_link *l, struct shm_conn *c, const struct shm_introd
 		return false;
 	coll_fd_close(fds[0]);
 	l->peer_wake_fd = fds[1];
-	l->told_pid = intro->pid;
+	l->reported_pid = intro->pid;
 	l->probe_address = intro->probe_address;
 	l->probe_value = intro->probe_value;
 	l->peer_pid = process_behind(c->source.fd);
@@ -98,7 +98,7 @@ static void after_join(struct shm_link *l, const struct shm_introduction *intro)
 		coll_shm_transmit(l->conn->source.fd, &pulls, none);
 	else
 		l->inst->env.log(l->inst->env.ctx, 2, "shm: the memory of process %u cannot be read directly",
-		                 l->told_pid);
+		                 l->reported_pid);
 	coll_shm_flush(l);
 }
 

@@ -98,7 +98,7 @@ static bool leave_behind(struct shm_link *l, char *p, size_t len_bytes)
 		return false;
 	l->inst->env.log(l->inst->env.ctx, 1,
 	                 "[COLL-6206] shm: process %u holds a place it was to fill; its pages were exchanged",
-	                 l->told_pid);
+	                 l->reported_pid);
 	return true;
 }
 

@@ -108,7 +108,7 @@ static void region_free(struct shm_region *r)
 }
 
 /* lock held: peers that know the region forget it. */
-static void tell_gone(struct shm_inst *in, const struct shm_region *r)
+static void report_gone(struct shm_inst *in, const struct shm_region *r)
 {
 	struct shm_message m = coll_shm_message(SHM_UNREGION);
 
@@ -173,7 +173,7 @@ void coll_shm_mem_free(void *inst, struct coll_memory *mem)
 	} else {
 		unlist(&in->regions, r);
 		atomic_fetch_sub(&in->regions_now, 1);
-		tell_gone(in, r);
+		report_gone(in, r);
 	}
 	pthread_mutex_unlock(&in->lock);
 	region_free(r);

@@ -221,7 +221,7 @@ static coll_status pull(struct shm_channel *c, struct shm_head *head, void *to, 
 	if (errno == ESRCH || !coll_shm_alive(c->link))
 		return COLL_ERR_PEER_DEAD;
 	c->inst->env.log(c->inst->env.ctx, 0, "[COLL-6203] shm: cannot read %u bytes of process %u: %m", len_bytes,
-	                 c->link->told_pid);
+	                 c->link->reported_pid);
 	return COLL_ERR_SYSTEM;
 }
 

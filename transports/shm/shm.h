@@ -301,7 +301,7 @@ struct shm_link {
 	_Atomic(const struct shm_page *) peer_page;
 	int peer_wake_fd;
 	uint32_t peer_pid;                   /* as seen from here, 0 if not */
-	uint32_t told_pid;                   /* as it calls itself */
+	uint32_t reported_pid;               /* as it calls itself */
 	uint64_t probe_address, probe_value; /* a word that no other process has there */
 	struct shm_source pid;               /* fd -1: none */
 	struct shm_inst *inst;
