@@ -143,7 +143,7 @@ static coll_status use(const struct crowd *world, struct family *family, int rou
 	return st;
 }
 
-static void tell_transports(const coll_comm *comm)
+static void report_transports(const coll_comm *comm)
 {
 	for (int r = 0; r < coll_comm_size(comm) && r < SEATS; r++)
 		if (r != my_rank && !strstr(seat->transport, coll_comm_transport(comm, r)))
@@ -169,7 +169,7 @@ static coll_status go_round(int round, bool *stop)
 	for (int r = 0; r < world.size && r < SEATS; r++)
 		world.job_rank[r] = r;
 	if (round == 0)
-		tell_transports(world.comm);
+		report_transports(world.comm);
 	st = use(&world, &family, round, stop);
 	if (st == COLL_OK)
 		enter(DESTROY, round, 0);
