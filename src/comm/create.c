@@ -471,7 +471,7 @@ static coll_status join_job(void *arg)
 }
 
 /* This rank gives up when others are in the job already: they learn why, instead of what follows from it. */
-static void tell_why(const struct joining *j, coll_status st)
+static void report_why(const struct joining *j, coll_status st)
 {
 	struct coll_note n = {.kind = COLL_GOSSIP_FAIL, .status = st, .process = j->err->rank, .origin = j->ctx->rank};
 
@@ -479,7 +479,7 @@ static void tell_why(const struct joining *j, coll_status st)
 		return;
 	n.comm = coll_comm_first_id(j->ctx);
 	snprintf(n.text, sizeof(n.text), "%.250s", j->err->message);
-	coll_control_tell(j->ctx->control, &n);
+	coll_control_report(j->ctx->control, &n);
 	coll_control_flush(j->ctx->control, COLL_DELAY_FAILURE_FLUSH_MS);
 }
 
@@ -515,7 +515,7 @@ static coll_status open_job(const coll_config *cfg, const struct coll_settings *
 	if (st == COLL_OK)
 		st = join_job(&j);
 	else if (j.ctx)
-		tell_why(&j, st);
+		report_why(&j, st);
 	if (st == COLL_OK)
 		st = coll_comm_devices_open(*out, device, coll_comm_devices_local_rank(*out), err);
 	free(peer_infos);
