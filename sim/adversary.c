@@ -252,7 +252,7 @@ static coll_status sim_post(void *channel, const struct coll_frame *frame)
 }
 
 static coll_status sim_post_ref(void *channel, const void *ptr, const struct coll_memory *mem,
-                                const struct coll_frame *frame, struct coll_cookie *cookie)
+                                const struct coll_frame *frame, struct coll_completion *completion)
 {
 	struct channel *c = channel;
 	struct sim_pipe *p = c->pipe;
@@ -275,7 +275,7 @@ static coll_status sim_post_ref(void *channel, const void *ptr, const struct col
 	assert(status != COLL_AGAIN);
 	if (status != COLL_OK)
 		return status;
-	loan->user = cookie;
+	loan->user = completion;
 	p->posted++;
 	sim_pipe_refresh(p);
 	return COLL_OK;
@@ -338,7 +338,7 @@ static coll_status sim_done(void *channel)
 }
 
 static coll_status sim_recv_into(void *channel, void *ptr, const struct coll_memory *mem,
-                                 const struct coll_frame *expect, struct coll_cookie *cookie)
+                                 const struct coll_frame *expect, struct coll_completion *completion)
 {
 	struct channel *c = channel;
 	struct sim_pipe *p = c->pipe;
@@ -347,7 +347,7 @@ static coll_status sim_recv_into(void *channel, void *ptr, const struct coll_mem
 		return COLL_ERR_ABORTED;
 	if (p->into || coll_rng_below(p->adversary->rng, 100) < p->adversary->refuse_into)
 		return COLL_ERR_UNSUPPORTED;
-	p->into = cookie;
+	p->into = completion;
 	p->into_ptr = ptr;
 	p->into_taker = NULL;
 	p->into_frame = *expect;
@@ -356,10 +356,10 @@ static coll_status sim_recv_into(void *channel, void *ptr, const struct coll_mem
 }
 
 static coll_status sim_recv_through(void *channel, const struct coll_taker *taker, const struct coll_frame *expect,
-                                    struct coll_cookie *cookie)
+                                    struct coll_completion *completion)
 {
 	struct sim_pipe *p = ((struct channel *)channel)->pipe;
-	coll_status status = sim_recv_into(channel, NULL, NULL, expect, cookie);
+	coll_status status = sim_recv_into(channel, NULL, NULL, expect, completion);
 
 	if (status == COLL_OK) {
 		p->into_taker = taker;

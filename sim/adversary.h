@@ -32,7 +32,7 @@ enum sim_mutant {
 	SIM_MUTANT_NO_WITHDRAWAL,  /* a failed call returns before its channels are closed */
 	SIM_MUTANT_NO_NEWS,        /* a rank that fails notifies no other */
 	SIM_MUTANT_NO_LINK_DOWN,   /* who waits for a dead peer is not woken */
-	SIM_MUTANT_SETTLE_TWICE,   /* closing settles a cookie that is settled already */
+	SIM_MUTANT_SETTLE_TWICE,   /* closing settles a completion word that is settled already */
 	SIM_MUTANT_STILL_ARMED,    /* an announced destination outlives its channel */
 	SIM_MUTANT_LOAN_FORGOTTEN, /* what was lent to a rank that went is never settled */
 	SIM_MUTANT_COUNT

@@ -7,7 +7,7 @@
  *
  * Required of the others: every operation in flight ends, with an error, or with OK and
  * then with the complete and right result. No rank writes to memory after its owner has it
- * back. No cookie is settled twice. Runs that were cancelled work again in a new world.
+ * back. No completion word is settled twice. Runs that were cancelled work again in a new world.
  */
 #include <stdlib.h>
 #include <string.h>

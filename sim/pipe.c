@@ -14,12 +14,12 @@ static const struct coll_transport *const loop = &coll_transport_loop;
 
 /* ---- Events ----------------------------------------------------------- */
 
-static void settle(struct sim_pipe *p, struct coll_cookie *cookie, coll_status status)
+static void settle(struct sim_pipe *p, struct coll_completion *completion, coll_status status)
 {
-	if (!cookie->pending)
-		p->adversary->broken = "a cookie is settled twice";
-	cookie->status = status;
-	cookie->pending = 0;
+	if (!completion->pending)
+		p->adversary->broken = "a completion word is settled twice";
+	completion->status = status;
+	completion->pending = 0;
 }
 
 static struct loan *loan_to_complete(struct sim_pipe *p)
@@ -128,7 +128,7 @@ static coll_status hand_on(struct sim_pipe *p)
 
 static void fill(struct sim_pipe *p)
 {
-	struct coll_cookie inner = {1, COLL_OK};
+	struct coll_completion inner = {1, COLL_OK};
 	const struct loan *loan = sim_pipe_loan(p, p->done);
 	coll_status status = loan ? loan->revoked : COLL_OK;
 

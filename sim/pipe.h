@@ -40,8 +40,8 @@ struct channel {
 };
 
 struct loan {
-	struct coll_cookie *user; /* NULL: settled */
-	struct coll_cookie inner;
+	struct coll_completion *user; /* NULL: settled */
+	struct coll_completion inner;
 	uint64_t frame;
 	coll_status revoked; /* OK: not */
 };
@@ -62,7 +62,7 @@ struct sim_pipe {
 	bool granted; /* and the sender was notified */
 	uint64_t posted, visible, done, credited;
 	struct loan loans[SIM_SLOTS_MAX];
-	struct coll_cookie *into; /* announced destination, NULL: none */
+	struct coll_completion *into; /* announced destination, NULL: none */
 	void *into_ptr;
 	const struct coll_taker *into_taker; /* in its place */
 	char *into_at;                       /* where its bytes are put first; NULL: they stay in the slot */

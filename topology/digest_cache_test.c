@@ -274,10 +274,10 @@ TEST(host_digest, networks_are_told_apart)
 	enum { NETWORKS = 200, FILES_MAX = 64 };
 	static uint64_t keys[NETWORKS];
 	static char paths[NETWORKS][256];
-	uint64_t cookie;
-	socklen_t len = sizeof(cookie);
+	uint64_t netns;
+	socklen_t len = sizeof(netns);
 	const int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-	const bool cookies = fd >= 0 && getsockopt(fd, SOL_SOCKET, 71 /* SO_NETNS_COOKIE */, &cookie, &len) == 0;
+	const bool distinct = fd >= 0 && getsockopt(fd, SOL_SOCKET, 71 /* SO_NETNS_COOKIE */, &netns, &len) == 0;
 	int files = 0;
 
 	if (fd >= 0)
@@ -291,7 +291,7 @@ TEST(host_digest, networks_are_told_apart)
 		if (keys[i] == 0)
 			SKIP("no right to make a network namespace, or no folder for the file");
 		for (int k = 0; k < i; k++) {
-			CHECK(!cookies || keys[k] != keys[i], "networks %d and %d have one key", k, i);
+			CHECK(!distinct || keys[k] != keys[i], "networks %d and %d have one key", k, i);
 			again = again || strcmp(paths[k], paths[i]) == 0;
 		}
 		files += !again;

@@ -74,19 +74,19 @@ static uint64_t hash_inode(uint64_t h, const char *path)
 	return coll_hash_combine(h, (uint64_t)st.st_ino);
 }
 
-/* The kernel gives the inode of a namespace that has ended to another one, but never its cookie. */
+/* The kernel gives the inode of a namespace that has ended to another one, but never its number. */
 static uint64_t hash_network(uint64_t h)
 {
 	const int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-	uint64_t cookie = 0;
-	socklen_t len = sizeof(cookie);
+	uint64_t netns = 0;
+	socklen_t len = sizeof(netns);
 
 	if (fd >= 0) {
-		if (getsockopt(fd, SOL_SOCKET, SO_NETNS_COOKIE, &cookie, &len) < 0)
-			cookie = 0; /* before Linux 5.14 */
+		if (getsockopt(fd, SOL_SOCKET, SO_NETNS_COOKIE, &netns, &len) < 0)
+			netns = 0; /* before Linux 5.14 */
 		close(fd);
 	}
-	return hash_inode(coll_hash_combine(h, cookie), "/proc/self/ns/net");
+	return hash_inode(coll_hash_combine(h, netns), "/proc/self/ns/net");
 }
 
 bool coll_host_digest_path(char *path, size_t path_bytes, uint64_t *key)

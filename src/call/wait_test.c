@@ -131,7 +131,7 @@ WORLD_TEST(wait, a_run_that_ends_soon_needs_neither_pause_nor_progress)
 	CHECK(run.polled == 21 && fake_context.pauses == 0 && fake_context.progressed == 0);
 	run = (struct coll_run){.polls = 20, .awaits = true};
 	CHECK(wait_for(1) == COLL_OK);
-	CHECK(fake_context.progressed == 20, "cookies are out");
+	CHECK(fake_context.progressed == 20, "completion words are out");
 }
 
 WORLD_TEST(wait, both_runs_must_end)

@@ -3,7 +3,7 @@
  *
  * A long frame's destination is announced when its step is the lane's head (armed), and may be
  * offered when the lane begins (invited); then the frame is there, or has been reduced, when
- * its cookie is settled. Any other is viewed where it came in, used, and given back.
+ * its completion word is settled. Any other is viewed where it came in, used, and given back.
  */
 #include "engine/receive.h"
 
@@ -87,16 +87,17 @@ static coll_status finish_armed(struct coll_run *run, struct instance *inst, str
 	const void *bytes;
 	struct coll_frame frame;
 
-	if (coll_cookie_pending(&lane->cookie) && !mutant(MUTANT_RECV_INTO_EARLY))
+	if (coll_completion_pending(&lane->completion) && !mutant(MUTANT_RECV_INTO_EARLY))
 		return COLL_AGAIN;
 	lane->armed = false;
-	run->cookies--;
+	run->completions--;
 	run->stats.frames_received++;
-	if (mutant(MUTANT_LOST_IS_RECEIVED) && lane->cookie.status != COLL_ERR_MISMATCH)
+	if (mutant(MUTANT_LOST_IS_RECEIVED) && lane->completion.status != COLL_ERR_MISMATCH)
 		return COLL_OK;
-	if (lane->cookie.status == COLL_ERR_MISMATCH && port->transport->view(port->channel, &bytes, &frame) == COLL_OK)
+	if (lane->completion.status == COLL_ERR_MISMATCH &&
+	    port->transport->view(port->channel, &bytes, &frame) == COLL_OK)
 		return coll_run_refuse_frame(run, inst, lane, s, &frame);
-	return lane->cookie.status;
+	return lane->completion.status;
 }
 
 static inline coll_status arm(struct coll_run *run, struct lane *lane, const struct coll_step *s, struct port *port,
@@ -105,11 +106,11 @@ static inline coll_status arm(struct coll_run *run, struct lane *lane, const str
 	const struct coll_frame expect = frame_of(run, s, SIDE_DST, len_bytes);
 	coll_status status;
 
-	lane->cookie = (struct coll_cookie){1, COLL_OK};
-	status = port->transport->recv_into(port->channel, dst, memory_of(run, s->dst), &expect, &lane->cookie);
+	lane->completion = (struct coll_completion){1, COLL_OK};
+	status = port->transport->recv_into(port->channel, dst, memory_of(run, s->dst), &expect, &lane->completion);
 	if (status == COLL_OK) {
 		lane->armed = true;
-		run->cookies++;
+		run->completions++;
 		run->stats.by_reference++;
 	}
 	return status;
@@ -133,11 +134,11 @@ static coll_status arm_taking(struct coll_run *run, struct lane *lane, const str
 
 	lane->taking = (struct taking){run,       s,         span->weight,
 	                               span->dst, span->src, {take_piece, &lane->taking, lands ? span->dst : NULL}};
-	lane->cookie = (struct coll_cookie){1, COLL_OK};
-	status = port->transport->recv_through(port->channel, &lane->taking.taker, &expect, &lane->cookie);
+	lane->completion = (struct coll_completion){1, COLL_OK};
+	status = port->transport->recv_through(port->channel, &lane->taking.taker, &expect, &lane->completion);
 	if (status == COLL_OK) {
 		lane->armed = true;
-		run->cookies++;
+		run->completions++;
 		run->stats.by_reference++;
 		run->stats.bytes_reduced += len_bytes;
 	}

@@ -224,7 +224,7 @@ coll_status coll_run_start(struct coll_run *run, const struct coll_fabric *fabri
 	run->stream = fabric->nt && coll_nt_by_size(fabric->nt, 2 * result_bytes(run));
 	run->windows = run->tiles < job->windows ? (uint32_t)run->tiles : job->windows;
 	run->bad_lane = NULL;
-	run->cookies = fabric->streamed;
+	run->completions = fabric->streamed;
 	/* A user's operation is called by the user's threads alone. */
 	run->through = fabric->through && job->reduction && !job->reduction->user_fn;
 	run->invites = fabric->ref_bytes != SIZE_MAX && job->tile * job->elem_bytes >= run->ref_bytes &&
@@ -341,7 +341,7 @@ void coll_run_cancel(struct coll_run *run, coll_status status)
 {
 	assert(status != COLL_OK);
 	assert(status != COLL_AGAIN);
-	run->cookies = 0;
+	run->completions = 0;
 	if (mutant(MUTANT_CANCEL_KEEPS))
 		run->status = COLL_OK;
 	else
@@ -510,7 +510,7 @@ uint8_t coll_run_way(const struct coll_run *run)
 
 bool coll_run_awaits_progress(const struct coll_run *run)
 {
-	return run->cookies != 0;
+	return run->completions != 0;
 }
 
 bool coll_run_waits_for_stream(const struct coll_run *run)

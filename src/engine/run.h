@@ -22,7 +22,7 @@ void coll_run_restart(struct coll_run *run, const void *in, void *out, uint64_t 
 void coll_run_begun(struct coll_run *run, const struct coll_intra_state *state);
 
 /*
- * Cancel a run: its channels have been closed, so nothing settles its cookies any more
+ * Cancel a run: its channels have been closed, so nothing settles its completion words any more
  * and no peer reads the memory it lent. A run that has not ended yet ends with status (an
  * error). In any state it releases its fabric, and may be started again or
  * destroyed. Every run that used the fabric since its channels were opened must be
@@ -39,7 +39,7 @@ coll_status coll_run_poll(struct coll_run *run, bool *moved);
  * by plan. COLL_WAY_UNKNOWN: not decided yet, or never started. */
 uint8_t coll_run_way(const struct coll_run *run);
 
-/* Whether cookies are out: then polls alone do not finish the run, the transports'
+/* Whether completion words are out: then polls alone do not finish the run, the transports'
  * progress has to settle them. */
 bool coll_run_awaits_progress(const struct coll_run *run);
 

@@ -3,7 +3,7 @@
  *
  * A SEND that finds a slot and goes by value retires at once. Any other is in its lane's list
  * of flights, oldest first: parked, as long as its channel has no slot or an earlier one waits
- * for one; then by reference, until the transport settles its cookie. Flights of one channel
+ * for one; then by reference, until the transport settles its completion word. Flights of one channel
  * leave in order. They come from the run's own list: nothing here allocates.
  */
 #include "engine/sends.h"
@@ -90,7 +90,7 @@ static inline bool lendable(const struct coll_run *run, const struct coll_step *
 }
 
 /* Try to send a flight that has no slot yet. OK: it has left; it has retired
- * when its cookie is not pending. */
+ * when its completion word is not pending. */
 static coll_status launch(struct coll_run *run, struct instance *inst, struct flight *f)
 {
 	const struct coll_step *s = f->step;
@@ -101,19 +101,19 @@ static coll_status launch(struct coll_run *run, struct instance *inst, struct fl
 	coll_status status = COLL_ERR_UNSUPPORTED;
 
 	if (lendable(run, s, &w, len_bytes)) {
-		f->cookie = (struct coll_cookie){1, COLL_OK};
+		f->completion = (struct coll_completion){1, COLL_OK};
 		status = port->transport->post_ref(port->channel, w.span.src, memory_of(run, source_of(run, s)), &frame,
-		                                   &f->cookie);
+		                                   &f->completion);
 		if (status == COLL_OK) {
 			run->stats.frames_sent++;
 			run->stats.bytes_sent += len_bytes;
 			run->stats.by_reference++;
-			run->cookies++;
+			run->completions++;
 			f->lent = true;
 		}
 	}
 	if (status == COLL_ERR_UNSUPPORTED) {
-		f->cookie = (struct coll_cookie){0, COLL_OK};
+		f->completion = (struct coll_completion){0, COLL_OK};
 		status = send_by_value(run, inst, s, &w, port, len_bytes);
 	}
 	if (status == COLL_OK) {
@@ -127,7 +127,7 @@ static void land(struct coll_run *run, struct instance *inst, struct flight *f)
 {
 	f->next = run->free_flights;
 	run->free_flights = f;
-	run->cookies -= f->lent;
+	run->completions -= f->lent;
 	inst->nflights--;
 	run->events++;
 }
@@ -152,8 +152,8 @@ static coll_status take_off(struct coll_run *run, struct instance *inst, struct 
 		port->parked--;
 		f->parked = false;
 	}
-	if (!f->parked && (!coll_cookie_pending(&f->cookie) || mutant(MUTANT_RETIRE_REF_EARLY))) {
-		status = f->cookie.status;
+	if (!f->parked && (!coll_completion_pending(&f->completion) || mutant(MUTANT_RETIRE_REF_EARLY))) {
+		status = f->completion.status;
 		land(run, inst, f);
 		return status;
 	}
@@ -197,9 +197,9 @@ static coll_status advance_flight(struct coll_run *run, struct instance *inst, s
 			return status;
 		run->events++;
 	}
-	if (coll_cookie_pending(&f->cookie) && !mutant(MUTANT_RETIRE_REF_EARLY))
+	if (coll_completion_pending(&f->completion) && !mutant(MUTANT_RETIRE_REF_EARLY))
 		return COLL_AGAIN;
-	return f->cookie.status;
+	return f->completion.status;
 }
 
 coll_status coll_run_reap(struct coll_run *run, struct instance *inst)

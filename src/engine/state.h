@@ -82,9 +82,9 @@ struct flight {
 	struct flight *next;
 	const struct coll_step *step;
 	struct port *port;
-	bool parked;               /* has no slot yet */
-	bool lent;                 /* by reference */
-	struct coll_cookie cookie; /* otherwise: lent by reference until not pending */
+	bool parked;                       /* has no slot yet */
+	bool lent;                         /* by reference */
+	struct coll_completion completion; /* otherwise: lent by reference until not pending */
 };
 
 /* A RECV_REDUCE whose frame is taken piece by piece, perhaps by another thread: all that it reads. */
@@ -104,10 +104,10 @@ struct lane {
 	struct port *ports;     /* of this window: [peer index * 2 + direction] */
 	struct flight *flights; /* oldest first */
 	struct flight **tail;
-	bool armed;      /* the head's destination is announced: see cookie */
+	bool armed;      /* the head's destination is announced: see completion word */
 	bool lacks_slot; /* the head has its frame and waits for a slot */
 	bool inviting;   /* its first steps are ahead: destinations may be offered */
-	struct coll_cookie cookie;
+	struct coll_completion completion;
 	struct taking taking; /* while armed */
 };
 
@@ -148,11 +148,11 @@ struct coll_run {
 	bool intranode;  /* at_work is, not the plan */
 	size_t elements; /* that the tiles cover: of the vector, or of the longest block */
 	size_t tiles;
-	size_t left;      /* tiles not retired */
-	uint32_t windows; /* instances in use */
-	uint64_t events;  /* steps started and retired */
-	uint32_t cookies; /* out: flights by reference, announced destinations */
-	uint32_t scan;    /* number of the current scan for parked SENDs */
+	size_t left;          /* tiles not retired */
+	uint32_t windows;     /* instances in use */
+	uint64_t events;      /* steps started and retired */
+	uint32_t completions; /* out: flights by reference, announced destinations */
+	uint32_t scan;        /* number of the current scan for parked SENDs */
 
 	/* The operation before, as long as it is not known to have retired. Its run may have
 	 * been started again since: then the sequence number is another. */

@@ -132,18 +132,18 @@ struct coll_frame {
 };
 
 /* Completion of a by-reference transfer. The transport writes status, then pending =
- * 0 with release, and touches neither the cookie nor the memory lent afterwards. It
+ * 0 with release, and touches neither the completion word nor the memory lent afterwards. It
  * may do so in any thread: in a call on the channel, in anybody's progress, in
- * service. So pending is read with acquire: coll_cookie_pending(). */
-struct coll_cookie {
+ * service. So pending is read with acquire: coll_completion_pending(). */
+struct coll_completion {
 	uint32_t pending;
 	coll_status status;
 };
 
-/* While it is 1 the transport owns cookie and memory; once it is 0, the caller. */
-static inline uint32_t coll_cookie_pending(const struct coll_cookie *cookie)
+/* While it is 1 the transport owns completion word and memory; once it is 0, the caller. */
+static inline uint32_t coll_completion_pending(const struct coll_completion *completion)
 {
-	return __atomic_load_n(&cookie->pending, __ATOMIC_ACQUIRE);
+	return __atomic_load_n(&completion->pending, __ATOMIC_ACQUIRE);
 }
 
 /* Memory by handle. base may be NULL for memory this process cannot touch. */
@@ -209,7 +209,7 @@ struct coll_transport {
 	/* One end of a channel with slots slots of slot_bytes each (equal at both
 	 * ends, agreed). Opening the receiving end grants the credits; until then the
 	 * sender's slot() says AGAIN. channel_close of a receiving end discards what
-	 * has arrived. When channel_close returns, every cookie of the channel is settled
+	 * has arrived. When channel_close returns, every completion word of the channel is settled
 	 * and nobody, here or at the peer, reads memory lent to it as data of a frame, or
 	 * writes memory announced to it; no taker is called any more. */
 	coll_status (*channel_open)(void *link, const struct coll_channel_key *key, enum coll_direction dir,
@@ -223,31 +223,31 @@ struct coll_transport {
 	/* Send the slot; never AGAIN after a successful slot(). */
 	coll_status (*post)(void *channel, const struct coll_frame *frame);
 	/* Send frame->len_bytes from user memory. OK: accepted, the memory is lent
-	 * until coll_cookie_pending() is 0 (may already be so on return). AGAIN: no credit.
+	 * until coll_completion_pending() is 0 (may already be so on return). AGAIN: no credit.
 	 * UNSUPPORTED: use slot and post for this one. A slot that was handed out and not
 	 * posted is not the caller's any more after OK. */
 	coll_status (*post_ref)(void *channel, const void *ptr, const struct coll_memory *mem,
-	                        const struct coll_frame *frame, struct coll_cookie *cookie);
+	                        const struct coll_frame *frame, struct coll_completion *completion);
 	/* The next incoming frame in place: AGAIN if there is none yet. Valid until
 	 * done(); asking again before done() gives the same frame. */
 	coll_status (*view)(void *channel, const void **p, struct coll_frame *frame);
 	/* Give the viewed frame's slot back to the sender. */
 	coll_status (*done)(void *channel);
 	/* Announce where the next frame goes. The frame must match expect in every
-	 * member before a byte is written to ptr; otherwise cookie->status is
+	 * member before a byte is written to ptr; otherwise completion->status is
 	 * COLL_ERR_MISMATCH, memory untouched, and view() still shows that frame.
-	 * UNSUPPORTED: use view. OK: ptr is lent until coll_cookie_pending() is 0; view and
+	 * UNSUPPORTED: use view. OK: ptr is lent until coll_completion_pending() is 0; view and
 	 * done are not called on the channel before. */
 	coll_status (*recv_into)(void *channel, void *ptr, const struct coll_memory *mem,
-	                         const struct coll_frame *expect, struct coll_cookie *cookie);
+	                         const struct coll_frame *expect, struct coll_completion *completion);
 
 	/* As recv_into, for bytes that are worked on rather than kept: the next frame is handed
 	 * to the taker as it comes in, while it is in the caches, and needs no slot. taker lives
-	 * until the cookie is settled. UNSUPPORTED: use view. */
+	 * until the completion word is settled. UNSUPPORTED: use view. */
 	coll_status (*recv_through)(void *channel, const struct coll_taker *taker, const struct coll_frame *expect,
-	                            struct coll_cookie *cookie);
+	                            struct coll_completion *completion);
 
-	/* Drain everything granted, move queued bytes, complete cookies. Returns > 0
+	/* Drain everything granted, move queued bytes, complete words. Returns > 0
 	 * if anything happened, 0 if not. Never blocks. */
 	int (*progress)(void *inst);
 

@@ -14,7 +14,7 @@ struct ahead {
 	struct world w;
 	void *tx, *rx;
 	struct coll_memory from, to;
-	struct coll_cookie lent[SLOTS], in[SLOTS];
+	struct coll_completion lent[SLOTS], in[SLOTS];
 	int announced;
 };
 
@@ -96,7 +96,7 @@ static void send(struct ahead *a, uint64_t first, int from, int n, bool mixed)
 		const struct coll_frame head = head_of(31, first + (uint64_t)k, LEN);
 		coll_status status = COLL_ERR_UNSUPPORTED;
 
-		a->lent[k] = (struct coll_cookie){0, COLL_OK};
+		a->lent[k] = (struct coll_completion){0, COLL_OK};
 		fill(piece(&a->from, k), 31, first + (uint64_t)k, LEN);
 		if (!mixed || k % 2 == 0)
 			CHECK(AWAIT(&a->w, (status = a->w.t->post_ref(a->tx, piece(&a->from, k), &a->from, &head,
@@ -113,7 +113,7 @@ static void send(struct ahead *a, uint64_t first, int from, int n, bool mixed)
 static void await_lent(struct ahead *a, int n)
 {
 	for (int k = 0; k < n; k++)
-		CHECK(AWAIT(&a->w, !coll_cookie_pending(&a->lent[k])), "lent %d", k);
+		CHECK(AWAIT(&a->w, !coll_completion_pending(&a->lent[k])), "lent %d", k);
 }
 
 /* One round of n frames; those that are not announced are viewed. A receiver that has emptied all slots
@@ -128,7 +128,8 @@ static void round_of(struct ahead *a, uint64_t first, bool late, bool mixed)
 	n = a->announced > early ? a->announced : early > 0 ? early : 1;
 	send(a, first, early, n, mixed);
 	for (int k = 0; k < a->announced; k++) {
-		CHECK(AWAIT(&a->w, !coll_cookie_pending(&a->in[k])), "frame %llu + %d", (unsigned long long)first, k);
+		CHECK(AWAIT(&a->w, !coll_completion_pending(&a->in[k])), "frame %llu + %d", (unsigned long long)first,
+		      k);
 		CHECK(a->in[k].status == COLL_OK, "%s", coll_status_string(a->in[k].status));
 		CHECK(intact(piece(&a->to, k), 31, first + (uint64_t)k, LEN), "frame %llu + %d",
 		      (unsigned long long)first, k);
@@ -182,7 +183,7 @@ TEST(ahead, a_mismatch_before_others)
 		}
 		send(&a, 0, 0, a.announced, mixed);
 		for (int k = 0; k < a.announced; k++) {
-			CHECK(AWAIT(&a.w, !coll_cookie_pending(&a.in[k])), "frame %d", k);
+			CHECK(AWAIT(&a.w, !coll_completion_pending(&a.in[k])), "frame %d", k);
 			CHECK(a.in[k].status == COLL_ERR_MISMATCH || (k > 0 && a.in[k].status == COLL_OK), "%s",
 			      coll_status_string(a.in[k].status));
 			if (a.in[k].status == COLL_OK)
@@ -220,7 +221,7 @@ TEST(ahead, close_takes_all_back)
 		a.w.t->channel_close(a.rx);
 		a.rx = NULL;
 		for (int k = 0; k < a.announced; k++) {
-			CHECK(!coll_cookie_pending(&a.in[k]), "announcement %d", k);
+			CHECK(!coll_completion_pending(&a.in[k]), "announcement %d", k);
 			came += a.in[k].status == COLL_OK;
 		}
 		CHECK(came <= sent, "%d came of %d", came, sent);

@@ -175,12 +175,12 @@ TEST(data, every_size_of_slot)
 
 /* Send by reference if the transport accepts it, else by value. */
 static coll_status send_ref(struct lane *l, const char *from, uint64_t stream, uint64_t i, size_t len,
-                            struct coll_cookie *cookie)
+                            struct coll_completion *completion)
 {
 	const struct coll_frame head = head_of(stream, i, len);
 	coll_status status = COLL_AGAIN;
 
-	AWAIT(&l->w, (status = l->w.t->post_ref(l->tx, from, NULL, &head, cookie)) != COLL_AGAIN);
+	AWAIT(&l->w, (status = l->w.t->post_ref(l->tx, from, NULL, &head, completion)) != COLL_AGAIN);
 	return status;
 }
 
@@ -188,7 +188,7 @@ static void by_reference_of(size_t len, int rounds)
 {
 	struct lane l;
 	char *from[2] = {aligned_alloc(64, (len + 127) & ~(size_t)63), aligned_alloc(64, (len + 127) & ~(size_t)63)};
-	struct coll_cookie cookie[2];
+	struct coll_completion completion[2];
 	coll_status status = COLL_OK;
 	int accepted = 0;
 
@@ -199,20 +199,20 @@ static void by_reference_of(size_t len, int rounds)
 
 		for (int k = 0; k < 2; k++) {
 			fill(from[k], 9, a + (uint64_t)k, len);
-			memset(&cookie[k], 0x55, sizeof(cookie[k]));
-			status = send_ref(&l, from[k], 9, a + (uint64_t)k, len, &cookie[k]);
+			memset(&completion[k], 0x55, sizeof(completion[k]));
+			status = send_ref(&l, from[k], 9, a + (uint64_t)k, len, &completion[k]);
 			CHECK(status == COLL_OK || status == COLL_ERR_UNSUPPORTED, "%s", coll_status_string(status));
 			accepted += status == COLL_OK;
 			if (status != COLL_OK) {
 				send_one(&l.w, l.tx, 9, a + (uint64_t)k, len);
-				cookie[k] = (struct coll_cookie){0, COLL_OK};
+				completion[k] = (struct coll_completion){0, COLL_OK};
 			}
 		}
 		for (int k = 0; k < 2; k++)
 			recv_one(&l.w, l.rx, 9, a + (uint64_t)k, len);
 		for (int k = 0; k < 2; k++) {
-			CHECK(AWAIT(&l.w, coll_cookie_pending(&cookie[k]) == 0), "round %d", i);
-			CHECK(cookie[k].status == COLL_OK);
+			CHECK(AWAIT(&l.w, coll_completion_pending(&completion[k]) == 0), "round %d", i);
+			CHECK(completion[k].status == COLL_OK);
 		}
 	}
 	printf("     by reference, %zu bytes: %d of %d frames accepted\n", len, accepted, 2 * rounds);
@@ -261,7 +261,7 @@ static bool announced(struct lane *l, char *to, uint64_t i, size_t len, enum whe
 	const struct coll_frame head = head_of(4, i, len);
 	struct gathered g = {.to = to, .len = len};
 	const struct coll_taker taker = {gather, &g, i % 2 ? to : NULL};
-	struct coll_cookie cookie = {0};
+	struct coll_completion completion = {0};
 	coll_status status;
 
 	memset(to, 0xee, len + 16);
@@ -270,8 +270,8 @@ static bool announced(struct lane *l, char *to, uint64_t i, size_t len, enum whe
 		for (int k = 0; k < (when == MEANWHILE ? 1 : 20); k++)
 			world_progress(&l->w);
 	}
-	status = through ? l->w.t->recv_through(l->rx, &taker, &head, &cookie)
-	                 : l->w.t->recv_into(l->rx, to, NULL, &head, &cookie);
+	status = through ? l->w.t->recv_through(l->rx, &taker, &head, &completion)
+	                 : l->w.t->recv_into(l->rx, to, NULL, &head, &completion);
 	if (when == BEFORE)
 		send_one(&l->w, l->tx, 4, i, len);
 	if (status == COLL_ERR_UNSUPPORTED) {
@@ -279,8 +279,8 @@ static bool announced(struct lane *l, char *to, uint64_t i, size_t len, enum whe
 		return false;
 	}
 	CHECK(status == COLL_OK);
-	CHECK(AWAIT(&l->w, coll_cookie_pending(&cookie) == 0), "frame %llu", (unsigned long long)i);
-	CHECK(cookie.status == COLL_OK, "%s", coll_status_string(cookie.status));
+	CHECK(AWAIT(&l->w, coll_completion_pending(&completion) == 0), "frame %llu", (unsigned long long)i);
+	CHECK(completion.status == COLL_OK, "%s", coll_status_string(completion.status));
 	CHECK(!through || (g.have == len && g.wrong == 0), "%zu of %zu bytes, %d pieces wrong", g.have, len, g.wrong);
 	for (size_t k = 0; through && k < len; k++)
 		to[k] ^= TAKEN;
@@ -328,29 +328,29 @@ static void mismatch_of(struct coll_frame wrong, bool early, bool by_ref)
 	struct lane l;
 	static char from[65536];
 	char *to = malloc(sizeof(from));
-	struct coll_cookie cookie = {0}, lent = {0};
+	struct coll_completion completion = {0}, lent = {0};
 	coll_status status;
 
 	if (!lane_open(&l, sizeof(from), 2))
 		return;
 	memset(to, 0xee, sizeof(from));
 	fill(from, 5, 0, 60000);
-	status = early ? l.w.t->recv_into(l.rx, to, NULL, &wrong, &cookie) : COLL_OK;
+	status = early ? l.w.t->recv_into(l.rx, to, NULL, &wrong, &completion) : COLL_OK;
 	if (!by_ref || send_ref(&l, from, 5, 0, 60000, &lent) != COLL_OK) {
 		lent.pending = 0;
 		send_one(&l.w, l.tx, 5, 0, 60000);
 	}
 	if (!early)
-		status = l.w.t->recv_into(l.rx, to, NULL, &wrong, &cookie);
+		status = l.w.t->recv_into(l.rx, to, NULL, &wrong, &completion);
 	CHECK(status == COLL_OK || status == COLL_ERR_UNSUPPORTED, "%s", coll_status_string(status));
 	if (status == COLL_OK) {
-		CHECK(AWAIT(&l.w, coll_cookie_pending(&cookie) == 0));
-		CHECK(cookie.status == COLL_ERR_MISMATCH, "%s", coll_status_string(cookie.status));
+		CHECK(AWAIT(&l.w, coll_completion_pending(&completion) == 0));
+		CHECK(completion.status == COLL_ERR_MISMATCH, "%s", coll_status_string(completion.status));
 		for (size_t k = 0; k < sizeof(from); k++)
 			REQUIRE(to[k] == (char)0xee);
 	}
 	recv_one(&l.w, l.rx, 5, 0, 60000);
-	CHECK(AWAIT(&l.w, coll_cookie_pending(&lent) == 0));
+	CHECK(AWAIT(&l.w, coll_completion_pending(&lent) == 0));
 	/* The channel still works. */
 	send_one(&l.w, l.tx, 5, 1, 10);
 	recv_one(&l.w, l.rx, 5, 1, 10);
@@ -366,27 +366,27 @@ TEST(data, recv_through_takes_nothing_else)
 	struct gathered g = {.to = to, .len = sizeof(to)};
 	const struct coll_taker taker = {gather, &g};
 	struct coll_frame wrong = head_of(5, 0, 60000);
-	struct coll_cookie cookie = {0};
+	struct coll_completion completion = {0};
 	coll_status status;
 
 	if (!lane_open(&l, 65536, 2))
 		return;
 	wrong.sequence++;
-	status = l.w.t->recv_through(l.rx, &taker, &wrong, &cookie);
+	status = l.w.t->recv_through(l.rx, &taker, &wrong, &completion);
 	if (status == COLL_ERR_UNSUPPORTED) {
 		lane_close(&l);
 		SKIP("recv_through is not supported");
 	}
 	CHECK(status == COLL_OK);
 	send_one(&l.w, l.tx, 5, 0, 60000);
-	CHECK(AWAIT(&l.w, coll_cookie_pending(&cookie) == 0));
-	CHECK(cookie.status == COLL_ERR_MISMATCH, "%s", coll_status_string(cookie.status));
+	CHECK(AWAIT(&l.w, coll_completion_pending(&completion) == 0));
+	CHECK(completion.status == COLL_ERR_MISMATCH, "%s", coll_status_string(completion.status));
 	recv_one(&l.w, l.rx, 5, 0, 60000);
 	wrong = head_of(5, 1, 60000);
-	CHECK(l.w.t->recv_through(l.rx, &taker, &wrong, &cookie) == COLL_OK);
+	CHECK(l.w.t->recv_through(l.rx, &taker, &wrong, &completion) == COLL_OK);
 	l.w.t->channel_close(l.rx);
-	CHECK(coll_cookie_pending(&cookie) == 0);
-	CHECK(cookie.status != COLL_OK);
+	CHECK(coll_completion_pending(&completion) == 0);
+	CHECK(completion.status != COLL_OK);
 	CHECK(g.have == 0 && g.wrong == 0);
 	l.w.t->channel_close(l.tx);
 	world_close(&l.w);
@@ -415,13 +415,13 @@ TEST(data, close_takes_an_announcement_back)
 {
 	struct lane l;
 	static char to[4096];
-	struct coll_cookie cookie = {0};
+	struct coll_completion completion = {0};
 	const struct coll_frame head = head_of(6, 0, sizeof(to));
 
 	if (!lane_open(&l, sizeof(to), 2))
 		return;
 	memset(to, 0xee, sizeof(to));
-	if (l.w.t->recv_into(l.rx, to, NULL, &head, &cookie) == COLL_ERR_UNSUPPORTED) {
+	if (l.w.t->recv_into(l.rx, to, NULL, &head, &completion) == COLL_ERR_UNSUPPORTED) {
 		lane_close(&l);
 		SKIP("recv_into is not supported");
 	}
@@ -430,8 +430,8 @@ TEST(data, close_takes_an_announcement_back)
 		l.w.t->slot(l.tx, 8, &p) == COLL_OK;
 	})));
 	l.w.t->channel_close(l.rx);
-	CHECK(coll_cookie_pending(&cookie) == 0 && cookie.status != COLL_OK, "pending %u",
-	      coll_cookie_pending(&cookie));
+	CHECK(coll_completion_pending(&completion) == 0 && completion.status != COLL_OK, "pending %u",
+	      coll_completion_pending(&completion));
 	send_one(&l.w, l.tx, 6, 0, sizeof(to));
 	for (int i = 0; i < 1000; i++)
 		world_progress(&l.w);
@@ -445,19 +445,19 @@ TEST(data, close_takes_an_announcement_back)
 static void take_back(struct lane *l, char *from, size_t len, const struct coll_memory *mem)
 {
 	const struct coll_frame head = head_of(8, 0, len);
-	struct coll_cookie cookie = {0};
+	struct coll_completion completion = {0};
 	const void *q;
 	struct coll_frame f;
 	coll_status status = COLL_AGAIN;
 
 	fill(from, 8, 0, len);
-	AWAIT(&l->w, (status = l->w.t->post_ref(l->tx, from, mem, &head, &cookie)) != COLL_AGAIN);
+	AWAIT(&l->w, (status = l->w.t->post_ref(l->tx, from, mem, &head, &completion)) != COLL_AGAIN);
 	if (status == COLL_ERR_UNSUPPORTED) {
 		l->w.t->channel_close(l->tx);
 		SKIP("post_ref is not supported");
 	}
 	l->w.t->channel_close(l->tx);
-	CHECK(coll_cookie_pending(&cookie) == 0, "pending %u", coll_cookie_pending(&cookie));
+	CHECK(coll_completion_pending(&completion) == 0, "pending %u", coll_completion_pending(&completion));
 	memset(from, 0, len);
 	/* The reader gets what was sent, or an error from view or done: no other bytes for good. */
 	status = l->w.t->view(l->rx, &q, &f);

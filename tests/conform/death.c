@@ -42,14 +42,14 @@ static void victim(struct world *w, void *arg)
 	}
 }
 
-static bool all_settled(struct world *w, void *tx, void *rx, const struct coll_cookie *out,
-                        const struct coll_cookie *in)
+static bool all_settled(struct world *w, void *tx, void *rx, const struct coll_completion *out,
+                        const struct coll_completion *in)
 {
 	const void *p;
 	struct coll_frame f;
 	void *q;
 
-	if (coll_cookie_pending(out) || coll_cookie_pending(in))
+	if (coll_completion_pending(out) || coll_completion_pending(in))
 		return false;
 	return w->t->slot(tx, 8, &q) > COLL_AGAIN && w->t->view(rx, &p, &f) > COLL_AGAIN;
 }
@@ -68,7 +68,7 @@ static void survive(const struct scene *s)
 {
 	struct world w;
 	void *tx, *rx;
-	struct coll_cookie out = {0}, in = {0};
+	struct coll_completion out = {0}, in = {0};
 	const struct coll_frame head_out = head_of(1, 1, LEN), head_in = head_of(2, 1, LEN);
 	uint64_t killed_at;
 	bool seen;
@@ -97,7 +97,7 @@ static void survive(const struct scene *s)
 			const void *p;
 			struct coll_frame f;
 
-			if (!coll_cookie_pending(&in) && w.t->view(rx, &p, &f) > COLL_AGAIN)
+			if (!coll_completion_pending(&in) && w.t->view(rx, &p, &f) > COLL_AGAIN)
 				break;
 			if (w.t->progress(w.node[0]->inst))
 				continue;
@@ -113,8 +113,8 @@ static void survive(const struct scene *s)
 	CHECK(atomic_load(&w.node[0]->down_at_ns) - killed_at < 2000000000u + starved_ns());
 	CHECK(atomic_load(&w.node[0]->down_why) == COLL_ERR_PEER_DEAD);
 	CHECK(atomic_load(&w.node[0]->down_peer) == w.node[1]->env.self.word[1]);
-	CHECK(AWAIT(&w, all_settled(&w, tx, rx, &out, &in)), "cookies pending: %u %u", coll_cookie_pending(&out),
-	      coll_cookie_pending(&in));
+	CHECK(AWAIT(&w, all_settled(&w, tx, rx, &out, &in)), "completion words pending: %u %u",
+	      coll_completion_pending(&out), coll_completion_pending(&in));
 	if (s->by_ref)
 		CHECK(in.status != COLL_OK);
 	for (int i = 0; i < 100; i++) {
@@ -155,11 +155,11 @@ static void lender(struct world *w, void *arg)
 {
 	const struct coll_frame head = head_of(3, 0, LEN);
 	void *tx = channel(w, 1, 0, COLL_DIR_SEND, key_of(3, 0, 0), LEN, 2);
-	struct coll_cookie cookie;
+	struct coll_completion completion;
 	coll_status status = COLL_AGAIN;
 
 	fill(lent, 3, 0, LEN);
-	AWAIT(w, (status = w->t->post_ref(tx, lent, NULL, &head, &cookie)) != COLL_AGAIN);
+	AWAIT(w, (status = w->t->post_ref(tx, lent, NULL, &head, &completion)) != COLL_AGAIN);
 	if (status == COLL_ERR_UNSUPPORTED)
 		send_one(w, tx, 3, 0, LEN);
 	for (int i = 0; i < 1000; i++)

@@ -1,6 +1,6 @@
 /*
  * Memory that was lent and is wanted back while somebody reads it, or whose owner or reader
- * dies meanwhile. One rule: what view and done, or a cookie, say is good, is what was sent,
+ * dies meanwhile. One rule: what view and done, or a completion word, say is good, is what was sent,
  * whole; and once the owner's close has returned the memory is the owner's.
  */
 #include <signal.h>
@@ -29,17 +29,18 @@ static void give_up(struct world *w, int i, struct coll_memory *mem)
 }
 
 /* False: it went by value. */
-static bool lend(struct world *w, void *tx, const struct coll_memory *mem, uint64_t stream, struct coll_cookie *cookie)
+static bool lend(struct world *w, void *tx, const struct coll_memory *mem, uint64_t stream,
+                 struct coll_completion *completion)
 {
 	const struct coll_frame head = head_of(stream, 0, LEN);
 	coll_status status = COLL_AGAIN;
 
 	fill(mem->base, stream, 0, LEN);
-	AWAIT(w, (status = w->t->post_ref(tx, mem->base, mem, &head, cookie)) != COLL_AGAIN);
+	AWAIT(w, (status = w->t->post_ref(tx, mem->base, mem, &head, completion)) != COLL_AGAIN);
 	CHECK(status == COLL_OK || status == COLL_ERR_UNSUPPORTED, "%s", coll_status_string(status));
 	if (status == COLL_OK)
 		return true;
-	*cookie = (struct coll_cookie){0, COLL_OK};
+	*completion = (struct coll_completion){0, COLL_OK};
 	send_one(w, tx, stream, 0, LEN);
 	return false;
 }
@@ -48,7 +49,7 @@ static bool lend(struct world *w, void *tx, const struct coll_memory *mem, uint6
 
 TEST_IN_WORLD(lent, the_owner_closes_under_a_view, 2, true)
 {
-	struct coll_cookie cookie = {0};
+	struct coll_completion completion = {0};
 	struct coll_memory mem;
 	struct coll_frame f;
 	const void *q = NULL;
@@ -59,10 +60,10 @@ TEST_IN_WORLD(lent, the_owner_closes_under_a_view, 2, true)
 	tx = channel(w, 0, 1, COLL_DIR_SEND, key_of(1, 0, 0), LEN, 2);
 	rx = channel(w, 1, 0, COLL_DIR_RECV, key_of(1, 0, 0), LEN, 2);
 	lendable(w, 0, &mem);
-	lend(w, tx, &mem, 1, &cookie);
+	lend(w, tx, &mem, 1, &completion);
 	CHECK(AWAIT(w, (status = w->t->view(rx, &q, &f)) != COLL_AGAIN) && status == COLL_OK);
 	w->t->channel_close(tx);
-	CHECK(!coll_cookie_pending(&cookie));
+	CHECK(!coll_completion_pending(&completion));
 	memset(mem.base, 0x77, LEN);
 	whole = intact(q, 1, 0, LEN);
 	status = w->t->done(rx);
@@ -75,7 +76,7 @@ TEST_IN_WORLD(lent, the_owner_closes_under_a_view, 2, true)
 static void free_under_a_view(struct world *w, void *arg)
 {
 	void *ch = channel(w, w->me, !w->me, w->me ? COLL_DIR_RECV : COLL_DIR_SEND, key_of(1, 0, 0), LEN, 2);
-	struct coll_cookie cookie = {0};
+	struct coll_completion completion = {0};
 	struct coll_memory mem;
 	struct coll_frame f;
 	const void *q = NULL;
@@ -83,7 +84,7 @@ static void free_under_a_view(struct world *w, void *arg)
 
 	if (w->me == 0) {
 		lendable(w, 0, &mem);
-		lend(w, ch, &mem, 1, &cookie);
+		lend(w, ch, &mem, 1, &completion);
 		world_barrier(w);
 		w->t->channel_close(ch);
 		give_up(w, 0, &mem);
@@ -118,12 +119,12 @@ static void hurry(struct coll_rng *rng)
 static void lend_and_take_back(struct world *w, struct coll_rng *rng, uint64_t round, struct coll_memory *mem)
 {
 	void *tx = channel(w, 0, 1, COLL_DIR_SEND, key_of(100 + round, 0, 0), LEN, 2);
-	struct coll_cookie cookie = {0};
+	struct coll_completion completion = {0};
 
-	lend(w, tx, mem, round, &cookie);
+	lend(w, tx, mem, round, &completion);
 	hurry(rng);
 	w->t->channel_close(tx);
-	CHECK(!coll_cookie_pending(&cookie));
+	CHECK(!coll_completion_pending(&completion));
 	memset(mem->base, 0x77, LEN);
 }
 
@@ -132,15 +133,15 @@ static int look(struct world *w, uint64_t round, char *to, bool announced)
 {
 	void *rx = channel(w, 1, 0, COLL_DIR_RECV, key_of(100 + round, 0, 0), LEN, 2);
 	const struct coll_frame head = head_of(round, 0, LEN);
-	struct coll_cookie cookie = {0};
+	struct coll_completion completion = {0};
 	struct coll_frame f;
 	const void *q = NULL;
 	coll_status status = COLL_AGAIN;
 
 	memset(to, 0, LEN);
-	if (announced && w->t->recv_into(rx, to, NULL, &head, &cookie) == COLL_OK) {
-		CHECK(AWAIT(w, !coll_cookie_pending(&cookie)));
-		status = cookie.status;
+	if (announced && w->t->recv_into(rx, to, NULL, &head, &completion) == COLL_OK) {
+		CHECK(AWAIT(w, !coll_completion_pending(&completion)));
+		status = completion.status;
 	} else {
 		CHECK(AWAIT(w, (status = w->t->view(rx, &q, &f)) != COLL_AGAIN));
 		if (status == COLL_OK) {
@@ -196,11 +197,11 @@ TEST(lent, taken_back_at_any_moment_between_processes)
 static void dying_lender(struct world *w, void *arg)
 {
 	void *tx = channel(w, 1, 0, COLL_DIR_SEND, key_of(1, 0, 0), LEN, 2);
-	struct coll_cookie cookie = {0};
+	struct coll_completion completion = {0};
 	struct coll_memory mem;
 
 	lendable(w, 1, &mem);
-	lend(w, tx, &mem, 1, &cookie);
+	lend(w, tx, &mem, 1, &completion);
 	for (;;)
 		world_progress(w);
 }
@@ -241,7 +242,7 @@ static void dying_reader(struct world *w, void *arg)
 TEST(lent, the_reader_dies_while_it_looks)
 {
 	struct world w;
-	struct coll_cookie cookie = {0};
+	struct coll_completion completion = {0};
 	struct coll_memory mem;
 	void *tx;
 
@@ -249,14 +250,14 @@ TEST(lent, the_reader_dies_while_it_looks)
 		return;
 	tx = channel(&w, 0, 1, COLL_DIR_SEND, key_of(1, 0, 0), LEN, 2);
 	lendable(&w, 0, &mem);
-	lend(&w, tx, &mem, 1, &cookie);
+	lend(&w, tx, &mem, 1, &completion);
 	for (int i = 0; i < 1000; i++)
 		world_progress(&w);
 	world_barrier(&w);
 	kill(w.child, SIGKILL);
 	world_reap(&w, SIGKILL);
 	CHECK(AWAIT(&w, atomic_load(&w.node[0]->downs) == 1));
-	CHECK(AWAIT(&w, !coll_cookie_pending(&cookie)));
+	CHECK(AWAIT(&w, !coll_completion_pending(&completion)));
 	w.t->channel_close(tx);
 	give_up(&w, 0, &mem);
 	world_close(&w);

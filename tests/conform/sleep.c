@@ -208,7 +208,7 @@ TEST(sleeping, woken_when_its_own_instance_is_closed)
 }
 
 /* The completion of a by-reference send wakes the sender that has nothing else to wait for. */
-static void sleep_for_cookie(struct world *w, void *arg)
+static void sleep_for_completion(struct world *w, void *arg)
 {
 	static char from[65536]; /* of the sender's thread only */
 	const struct game *g = arg;
@@ -218,7 +218,7 @@ static void sleep_for_cookie(struct world *w, void *arg)
 
 	for (uint64_t i = 0; i < (uint64_t)g->rounds; i++) {
 		struct coll_frame head = head_of(6, i, sizeof(from));
-		struct coll_cookie cookie = {0};
+		struct coll_completion completion = {0};
 		coll_status status = COLL_AGAIN;
 
 		if (w->me == 1) {
@@ -227,13 +227,13 @@ static void sleep_for_cookie(struct world *w, void *arg)
 			continue;
 		}
 		fill(from, 6, i, sizeof(from));
-		AWAIT(w, (status = w->t->post_ref(ch, from, NULL, &head, &cookie)) != COLL_AGAIN);
+		AWAIT(w, (status = w->t->post_ref(ch, from, NULL, &head, &completion)) != COLL_AGAIN);
 		if (status == COLL_ERR_UNSUPPORTED) {
 			send_one(w, ch, 6, i, sizeof(from));
 			continue;
 		}
-		while (coll_cookie_pending(&cookie)) {
-			if (w->t->progress(node->inst) || !coll_cookie_pending(&cookie))
+		while (coll_completion_pending(&completion)) {
+			if (w->t->progress(node->inst) || !coll_completion_pending(&completion))
 				continue;
 			if (!node_sleep(w, node)) {
 				CHECK(false, "nothing woke the lender at frame %llu", (unsigned long long)i);
@@ -250,7 +250,7 @@ TEST(sleeping, woken_by_a_completion)
 {
 	struct game g = {300, 5};
 
-	world_threads(2, sleep_for_cookie, &g);
+	world_threads(2, sleep_for_completion, &g);
 }
 
 /* Frames that nobody asks for must not keep a sleeper awake for ever. */

@@ -2,7 +2,7 @@
  * Two threads, two communicators, one link. Each node has two players, each with channels
  * of its own on the one link, and, if crowded, a visitor that opens and closes short-lived
  * channels there and a thread that only makes progress, and so takes in frames and settles
- * cookies for the players. Under ThreadSanitizer whatever is not ordered turns this red.
+ * completion words for the players. Under ThreadSanitizer whatever is not ordered turns this red.
  */
 #include <poll.h>
 #include <stdlib.h>
@@ -35,7 +35,7 @@ struct player {
 	int bell;
 	void *tx, *rx;
 	char *memory;
-	const struct coll_cookie *cookie; /* what it waits for; else a credit, or a frame */
+	const struct coll_completion *completion; /* what it waits for; else a credit, or a frame */
 	bool credit;
 };
 
@@ -55,8 +55,8 @@ static bool ready(const struct player *p)
 	const void *q;
 	void *slot;
 
-	if (p->cookie)
-		return !coll_cookie_pending(p->cookie);
+	if (p->completion)
+		return !coll_completion_pending(p->completion);
 	return (p->credit ? table(p)->slot(p->tx, 8, &slot) : table(p)->view(p->rx, &q, &f)) != COLL_AGAIN;
 }
 
@@ -126,7 +126,7 @@ static void await(struct player *p)
 			sched_yield();
 		REQUIRE(coll_clock_ns() < until);
 	}
-	p->cookie = NULL;
+	p->completion = NULL;
 	p->credit = false;
 }
 
@@ -142,22 +142,22 @@ static void send_ball(struct player *p, uint64_t i)
 {
 	const struct coll_transport *t = table(p);
 	const struct coll_frame f = head_of(p->comm, i, len_of(i));
-	struct coll_cookie cookie = {0};
+	struct coll_completion completion = {0};
 	coll_status status = COLL_ERR_UNSUPPORTED;
 	void *slot;
 
 	while (i % 3 == 0) {
 		fill(p->memory, p->comm, i, len_of(i));
-		status = t->post_ref(p->tx, p->memory, NULL, &f, &cookie);
+		status = t->post_ref(p->tx, p->memory, NULL, &f, &completion);
 		if (status != COLL_AGAIN)
 			break;
 		p->credit = true;
 		await(p);
 	}
 	if (status == COLL_OK) {
-		p->cookie = &cookie;
+		p->completion = &completion;
 		await(p);
-		CHECK(cookie.status == COLL_OK, "%s", coll_status_string(cookie.status));
+		CHECK(completion.status == COLL_OK, "%s", coll_status_string(completion.status));
 		memset(p->memory, 0xee, len_of(i)); /* ours again */
 		return;
 	}
@@ -174,14 +174,14 @@ static void catch_ball(struct player *p, uint64_t i)
 {
 	const struct coll_transport *t = table(p);
 	const struct coll_frame f = head_of(p->comm, i, len_of(i));
-	struct coll_cookie cookie = {0};
+	struct coll_completion completion = {0};
 	struct coll_frame got;
 	const void *q;
 
-	if (i % 2 && t->recv_into(p->rx, p->memory, NULL, &f, &cookie) == COLL_OK) {
-		p->cookie = &cookie;
+	if (i % 2 && t->recv_into(p->rx, p->memory, NULL, &f, &completion) == COLL_OK) {
+		p->completion = &completion;
 		await(p);
-		CHECK(cookie.status == COLL_OK, "%s", coll_status_string(cookie.status));
+		CHECK(completion.status == COLL_OK, "%s", coll_status_string(completion.status));
 		CHECK(intact(p->memory, p->comm, i, len_of(i)), "frame %d", (int)i);
 		return;
 	}

@@ -22,9 +22,9 @@ struct flow {
 	void *ch;
 	uint64_t stream;
 	uint64_t at;      /* next frame to send, or to receive */
-	uint64_t settled; /* cookies seen complete */
+	uint64_t settled; /* completion words seen complete */
 	char *memory[SLOTS_MAX];
-	struct coll_cookie cookie[SLOTS_MAX];
+	struct coll_completion completion[SLOTS_MAX];
 	int announced;
 };
 
@@ -60,15 +60,15 @@ static bool try_send(struct flow *f)
 	coll_status status = COLL_ERR_UNSUPPORTED;
 	void *p;
 
-	if (f->at == f->t->frames || coll_cookie_pending(&f->cookie[k]))
+	if (f->at == f->t->frames || coll_completion_pending(&f->completion[k]))
 		return false;
-	CHECK(f->cookie[k].status == COLL_OK);
+	CHECK(f->completion[k].status == COLL_OK);
 	if (by_ref_wanted(f, f->at)) {
 		fill(f->memory[k], f->stream, f->at, len);
-		status = t->post_ref(f->ch, f->memory[k], NULL, &head, &f->cookie[k]);
+		status = t->post_ref(f->ch, f->memory[k], NULL, &head, &f->completion[k]);
 	}
 	if (status == COLL_ERR_UNSUPPORTED) {
-		f->cookie[k] = (struct coll_cookie){0, COLL_OK};
+		f->completion[k] = (struct coll_completion){0, COLL_OK};
 		status = t->slot(f->ch, len, &p);
 		if (status == COLL_OK) {
 			fill(p, f->stream, f->at, len);
@@ -88,14 +88,14 @@ static bool try_into(struct flow *f, size_t len, const struct coll_frame *head)
 	coll_status status = COLL_OK;
 
 	if (!f->announced) {
-		status = f->w->t->recv_into(f->ch, f->memory[0], NULL, head, &f->cookie[0]);
+		status = f->w->t->recv_into(f->ch, f->memory[0], NULL, head, &f->completion[0]);
 		f->announced = status == COLL_OK;
 	}
 	if (status == COLL_ERR_UNSUPPORTED)
 		return false;
-	if (!f->announced || coll_cookie_pending(&f->cookie[0]))
+	if (!f->announced || coll_completion_pending(&f->completion[0]))
 		return true;
-	CHECK(f->cookie[0].status == COLL_OK, "%s", coll_status_string(f->cookie[0].status));
+	CHECK(f->completion[0].status == COLL_OK, "%s", coll_status_string(f->completion[0].status));
 	CHECK(intact(f->memory[0], f->stream, f->at, len), "frame %llu", (unsigned long long)f->at);
 	f->announced = 0;
 	f->at++;
@@ -133,7 +133,7 @@ static bool flow_ended(const struct flow *f)
 	if (f->at < f->t->frames)
 		return false;
 	for (uint32_t k = 0; k < f->t->slots; k++) {
-		if (coll_cookie_pending(&f->cookie[k]))
+		if (coll_completion_pending(&f->completion[k]))
 			return false;
 	}
 	return true;
@@ -212,24 +212,25 @@ TEST(traffic, both_ways_between_processes)
  * allocated again. */
 enum { PIECE = 20000, PIECES = 40, LENDINGS = 12 };
 
-static void lend_piece(struct world *w, void *ch, const struct coll_memory *mem, uint64_t i, struct coll_cookie *cookie)
+static void lend_piece(struct world *w, void *ch, const struct coll_memory *mem, uint64_t i,
+                       struct coll_completion *completion)
 {
 	const struct coll_frame head = head_of(12, i, PIECE);
 	char *from = mem->base + i * PIECE;
 	coll_status status = COLL_AGAIN;
 
-	CHECK(AWAIT(w, !coll_cookie_pending(cookie)));
+	CHECK(AWAIT(w, !coll_completion_pending(completion)));
 	fill(from, 12, i, PIECE);
-	AWAIT(w, (status = w->t->post_ref(ch, from, mem, &head, cookie)) != COLL_AGAIN);
+	AWAIT(w, (status = w->t->post_ref(ch, from, mem, &head, completion)) != COLL_AGAIN);
 	if (status != COLL_ERR_UNSUPPORTED)
 		return;
-	cookie->pending = 0;
+	completion->pending = 0;
 	send_one(w, ch, 12, i, PIECE);
 }
 
 static void lend_pieces(struct world *w, void *ch)
 {
-	struct coll_cookie cookie[2] = {{0, COLL_OK}, {0, COLL_OK}};
+	struct coll_completion completion[2] = {{0, COLL_OK}, {0, COLL_OK}};
 	struct coll_memory mem = {.size = sizeof(mem)};
 	const coll_status status = w->t->mem_alloc(w->node[0]->inst, PIECE * PIECES, &mem);
 
@@ -239,8 +240,8 @@ static void lend_pieces(struct world *w, void *ch)
 	REQUIRE(mem.base);
 	CHECK((uintptr_t)mem.base % 16 == 0);
 	for (uint64_t i = 0; i < PIECES; i++)
-		lend_piece(w, ch, &mem, i, &cookie[i % 2]);
-	CHECK(AWAIT(w, !coll_cookie_pending(&cookie[0]) && !coll_cookie_pending(&cookie[1])));
+		lend_piece(w, ch, &mem, i, &completion[i % 2]);
+	CHECK(AWAIT(w, !coll_completion_pending(&completion[0]) && !coll_completion_pending(&completion[1])));
 	if (status == COLL_OK)
 		w->t->mem_free(w->node[0]->inst, &mem);
 	else
@@ -252,14 +253,14 @@ static void take_pieces(struct world *w, void *ch, char *to)
 {
 	for (uint64_t i = 0; i < PIECES; i++) {
 		const struct coll_frame head = head_of(12, i, PIECE);
-		struct coll_cookie cookie = {0, COLL_OK};
+		struct coll_completion completion = {0, COLL_OK};
 
-		if (i % 2 || w->t->recv_into(ch, to, NULL, &head, &cookie) != COLL_OK) {
+		if (i % 2 || w->t->recv_into(ch, to, NULL, &head, &completion) != COLL_OK) {
 			recv_one(w, ch, 12, i, PIECE);
 			continue;
 		}
-		CHECK(AWAIT(w, !coll_cookie_pending(&cookie)));
-		CHECK(cookie.status == COLL_OK && intact(to, 12, i, PIECE));
+		CHECK(AWAIT(w, !coll_completion_pending(&completion)));
+		CHECK(completion.status == COLL_OK && intact(to, 12, i, PIECE));
 	}
 }
 

@@ -88,7 +88,7 @@ static coll_status dummy_post(void *channel, const struct coll_frame *frame)
 }
 
 static coll_status dummy_post_ref(void *channel, const void *ptr, const struct coll_memory *mem,
-                                  const struct coll_frame *frame, struct coll_cookie *cookie)
+                                  const struct coll_frame *frame, struct coll_completion *completion)
 {
 	return COLL_ERR_UNSUPPORTED;
 }
@@ -104,13 +104,13 @@ static coll_status dummy_done(void *channel)
 }
 
 static coll_status dummy_recv_into(void *channel, void *ptr, const struct coll_memory *mem,
-                                   const struct coll_frame *expect, struct coll_cookie *cookie)
+                                   const struct coll_frame *expect, struct coll_completion *completion)
 {
 	return COLL_ERR_UNSUPPORTED;
 }
 
 static coll_status dummy_recv_through(void *channel, const struct coll_taker *taker, const struct coll_frame *expect,
-                                      struct coll_cookie *cookie)
+                                      struct coll_completion *completion)
 {
 	return COLL_ERR_UNSUPPORTED;
 }

@@ -1,6 +1,6 @@
 /*
- * The list of channels with cookies out. A walker takes the first channel out of the
- * list, examines it with the list unlocked, and puts it back at the end if cookies are
+ * The list of channels with completion words out. A walker takes the first channel out of the
+ * list, examines it with the list unlocked, and puts it back at the end if completion words are
  * still out. So several threads can walk at once, each with another channel, and a copy of
  * a channel's frame delays only that channel.
  *

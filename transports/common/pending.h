@@ -1,13 +1,13 @@
 /*
- * Pending cookies, for transports whose channels settle them by polling: a list
- * of the channels concerned, walked by the progress of any thread, and how a cookie ends.
+ * Pending completion words, for transports whose channels settle them by polling: a list
+ * of the channels concerned, walked by the progress of any thread, and how a completion word ends.
  *
- * A channel's lock guards the state that cookies use. Its own thread holds it in the
+ * A channel's lock guards the state that completion words use. Its own thread holds it in the
  * by-reference verbs and in close; a walker of the list holds it while it examines that
  * channel. The list's lock guards the list alone. Order: channel, then list; the walker,
  * which finds the channel in the list, only tries its lock.
  *
- * Transports without cookies of this kind use the comparisons below.
+ * Transports without completion words of this kind use the comparisons below.
  */
 #ifndef COLL_TRANSPORTS_COMMON_PENDING_H
 #define COLL_TRANSPORTS_COMMON_PENDING_H
@@ -45,16 +45,16 @@ static inline bool coll_pending_any(const struct coll_pending *list)
 }
 
 /* Let advance look at each channel once, its lock held; it adds to *settled and says
- * whether cookies are still out. Channels that another thread holds are left out. */
+ * whether completion words are still out. Channels that another thread holds are left out. */
 typedef bool (*coll_pending_fn)(struct coll_pending_channel *ch, int *settled);
 int coll_pending_walk(struct coll_pending *list, coll_pending_fn advance);
 
-/* The last access to a cookie, and to the memory it stands for. Sequentially consistent:
+/* The last access to a completion word, and to the memory it stands for. Sequentially consistent:
  * the thread that settles it may then check for a sleeper. */
-static inline void coll_cookie_settle(struct coll_cookie *cookie, coll_status status)
+static inline void coll_completion_settle(struct coll_completion *completion, coll_status status)
 {
-	cookie->status = status;
-	__atomic_store_n(&cookie->pending, 0, __ATOMIC_SEQ_CST);
+	completion->status = status;
+	__atomic_store_n(&completion->pending, 0, __ATOMIC_SEQ_CST);
 }
 
 static inline bool coll_same_frame(const struct coll_frame *a, const struct coll_frame *b)

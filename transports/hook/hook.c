@@ -301,7 +301,7 @@ static bool change_due(const struct hook_channel *c)
 }
 
 static coll_status hook_post_ref(void *channel, const void *ptr, const struct coll_memory *mem,
-                                 const struct coll_frame *frame, struct coll_cookie *cookie)
+                                 const struct coll_frame *frame, struct coll_completion *completion)
 {
 	struct hook_channel *c = channel;
 	coll_status status = begin(c);
@@ -318,11 +318,11 @@ static coll_status hook_post_ref(void *channel, const void *ptr, const struct co
 		return status;
 	if (strike(c, &sent, false)) {
 		c->numbered = false;
-		cookie->status = COLL_OK;
-		cookie->pending = 0;
+		completion->status = COLL_OK;
+		completion->pending = 0;
 		return atomic_load(&c->link->broken) ? COLL_ERR_PEER_DEAD : COLL_OK;
 	}
-	status = c->inst->t->post_ref(c->inner, ptr, mem, &sent, cookie);
+	status = c->inst->t->post_ref(c->inner, ptr, mem, &sent, completion);
 	if (status == COLL_OK)
 		c->numbered = false;
 	return status;
@@ -347,23 +347,23 @@ static coll_status hook_done(void *channel)
 }
 
 static coll_status hook_recv_into(void *channel, void *ptr, const struct coll_memory *mem,
-                                  const struct coll_frame *expect, struct coll_cookie *cookie)
+                                  const struct coll_frame *expect, struct coll_completion *completion)
 {
 	struct hook_channel *c = channel;
 
 	if (atomic_load_explicit(&c->link->broken, memory_order_relaxed))
 		return COLL_ERR_PEER_DEAD;
-	return c->inst->t->recv_into(c->inner, ptr, mem, expect, cookie);
+	return c->inst->t->recv_into(c->inner, ptr, mem, expect, completion);
 }
 
 static coll_status hook_recv_through(void *channel, const struct coll_taker *taker, const struct coll_frame *expect,
-                                     struct coll_cookie *cookie)
+                                     struct coll_completion *completion)
 {
 	struct hook_channel *c = channel;
 
 	if (atomic_load_explicit(&c->link->broken, memory_order_relaxed))
 		return COLL_ERR_PEER_DEAD;
-	return c->inst->t->recv_through(c->inner, taker, expect, cookie);
+	return c->inst->t->recv_through(c->inner, taker, expect, completion);
 }
 
 /* ---- Sleeping ---- */

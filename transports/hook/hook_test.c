@@ -86,13 +86,13 @@ static coll_status send(struct bench *b, uint64_t i, bool by_ref)
 {
 	static char memory[LEN];
 	struct coll_frame head = {.sequence = i, .signature = 5, .len_bytes = LEN};
-	static struct coll_cookie cookies[64]; /* settled later */
+	static struct coll_completion completions[64]; /* settled later */
 	coll_status status = COLL_ERR_UNSUPPORTED;
 	void *p;
 
 	memset(memory, (int)i, LEN);
 	if (by_ref)
-		status = b->t.post_ref(b->tx, memory, NULL, &head, &cookies[i % 64]);
+		status = b->t.post_ref(b->tx, memory, NULL, &head, &completions[i % 64]);
 	if (status != COLL_ERR_UNSUPPORTED)
 		return status;
 	status = b->t.slot(b->tx, LEN, &p);

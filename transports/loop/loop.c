@@ -315,7 +315,7 @@ static void pipe_release(struct loop_pipe *p)
 static void channel_free(struct loop_channel *c)
 {
 	coll_pending_channel_fini(&c->pending);
-	free(c->cookies);
+	free(c->completions);
 	free(c->announces);
 	free(c);
 }
@@ -330,9 +330,9 @@ static struct loop_channel *channel_new(struct loop_link *l, enum coll_direction
 	c->side = l->side;
 	c->dir = dir;
 	coll_pending_channel_init(&c->pending);
-	c->cookies = calloc(slots, sizeof(*c->cookies));
+	c->completions = calloc(slots, sizeof(*c->completions));
 	c->announces = calloc(slots, sizeof(*c->announces));
-	if (c->cookies && c->announces)
+	if (c->completions && c->announces)
 		return c;
 	channel_free(c);
 	return NULL;

@@ -94,7 +94,7 @@ enum loop_want { LOOP_WANT_FRAME = 1, LOOP_WANT_CREDIT = 2 };
 struct loop_announce {
 	void *ptr;
 	struct coll_frame expect;
-	struct coll_cookie *cookie;
+	struct coll_completion *completion;
 };
 
 struct loop_channel {
@@ -104,15 +104,15 @@ struct loop_channel {
 	int side;
 	enum coll_direction dir;
 	_Atomic uint64_t count;  /* frames posted, or frames done; one writer: the owner */
-	_Atomic uint64_t reaped; /* sender: frames whose cookie is settled */
+	_Atomic uint64_t reaped; /* sender: frames whose completion word is settled */
 	uint64_t freed_seen;
 	atomic_uint want;
 	bool held; /* receiver: a view is out */
-	/* pending.lock: cookies and announcements. lent and reaped are also looked at without. */
+	/* pending.lock: completion words and announcements. lent and reaped are also looked at without. */
 	struct coll_pending_channel pending;
-	_Atomic uint32_t lent;           /* sender: cookies pending */
-	struct coll_cookie **cookies;    /* sender: by frame number % slots */
-	struct loop_announce *announces; /* receiver: ring of slots entries */
+	_Atomic uint32_t lent;                /* sender: completion words pending */
+	struct coll_completion **completions; /* sender: by frame number % slots */
+	struct loop_announce *announces;      /* receiver: ring of slots entries */
 	uint64_t announced, answered;
 };
 
@@ -125,7 +125,7 @@ struct loop_inst {
 	pthread_mutex_t lock; /* guards channels */
 	struct loop_channel *channels;
 	struct loop_link *links;     /* lock */
-	struct coll_pending pending; /* channels with cookies out */
+	struct coll_pending pending; /* channels with completion words out */
 };
 
 #endif

@@ -79,22 +79,22 @@ static void ring_peer(const struct loop_channel *c)
 		coll_loop_ring(bell);
 }
 
-/* ---- Cookies: any thread settles them, under the channel's lock ---------------- */
+/* ---- Completion words: any thread settles them, under the channel's lock ---------------- */
 
 static int settle_at(struct loop_channel *c, uint64_t number, coll_status status)
 {
-	struct coll_cookie **cookie = &c->cookies[number % c->pipe->slots];
-	struct coll_cookie *const it = *cookie;
+	struct coll_completion **completion = &c->completions[number % c->pipe->slots];
+	struct coll_completion *const it = *completion;
 
 	if (!it)
 		return 0;
-	*cookie = NULL;
+	*completion = NULL;
 	atomic_store_explicit(&c->lent, lent_of(c) - 1, memory_order_relaxed);
-	coll_cookie_settle(it, status);
+	coll_completion_settle(it, status);
 	return 1;
 }
 
-/* Settle the cookies of frames the receiver gave back. */
+/* Settle the completion words of frames the receiver gave back. */
 static int reap(struct loop_channel *c)
 {
 	const uint64_t sent = count_of(c);
@@ -123,11 +123,11 @@ static int refuse_announced(struct loop_channel *c, coll_status status)
 
 	unwant(c, LOOP_WANT_FRAME);
 	for (; c->answered < c->announced; settled++)
-		coll_cookie_settle(c->announces[c->answered++ % c->pipe->slots].cookie, status);
+		coll_completion_settle(c->announces[c->answered++ % c->pipe->slots].completion, status);
 	return settled;
 }
 
-/* Copy arrived frames to the destinations announced for them. A cookie is settled last:
+/* Copy arrived frames to the destinations announced for them. A completion word is settled last:
  * from then on the channel is its own thread's, but for the announcements. */
 static int answer(struct loop_channel *c)
 {
@@ -149,7 +149,7 @@ static int answer(struct loop_channel *c)
 			memcpy(a.ptr, p, frame.len_bytes);
 		status = coll_loop_done(c);
 		c->answered++;
-		coll_cookie_settle(a.cookie, status);
+		coll_completion_settle(a.completion, status);
 		settled++;
 	}
 	return settled;
@@ -237,7 +237,7 @@ coll_status coll_loop_post(void *channel, const struct coll_frame *frame)
 }
 
 coll_status coll_loop_post_ref(void *channel, const void *ptr, const struct coll_memory *mem,
-                               const struct coll_frame *frame, struct coll_cookie *cookie)
+                               const struct coll_frame *frame, struct coll_completion *completion)
 {
 	struct loop_channel *c = channel;
 	coll_status status = credit(c);
@@ -245,11 +245,11 @@ coll_status coll_loop_post_ref(void *channel, const void *ptr, const struct coll
 	assert(frame->len_bytes <= c->pipe->slot_bytes);
 	if (status != COLL_OK)
 		return status;
-	cookie->status = COLL_OK;
-	cookie->pending = 1;
+	completion->status = COLL_OK;
+	completion->pending = 1;
 	pthread_mutex_lock(&c->pending.lock);
-	reap(c); /* the cookie that was in this place */
-	c->cookies[count_of(c) % c->pipe->slots] = cookie;
+	reap(c); /* the completion word that was in this place */
+	c->completions[count_of(c) % c->pipe->slots] = completion;
 	atomic_store_explicit(&c->lent, lent_of(c) + 1, memory_order_relaxed);
 	publish(c, frame, ptr, LOOP_LENT);
 	coll_pending_join(&c->inst->pending, &c->pending);
@@ -317,7 +317,7 @@ coll_status coll_loop_done(void *channel)
 }
 
 coll_status coll_loop_recv_into(void *channel, void *ptr, const struct coll_memory *mem,
-                                const struct coll_frame *expect, struct coll_cookie *cookie)
+                                const struct coll_frame *expect, struct coll_completion *completion)
 {
 	struct loop_channel *c = channel;
 	coll_status status = COLL_AGAIN;
@@ -327,9 +327,9 @@ coll_status coll_loop_recv_into(void *channel, void *ptr, const struct coll_memo
 		answer(c);
 	if (c->announced - c->answered < c->pipe->slots) {
 		status = COLL_OK;
-		cookie->status = COLL_OK;
-		cookie->pending = 1;
-		c->announces[c->announced++ % c->pipe->slots] = (struct loop_announce){ptr, *expect, cookie};
+		completion->status = COLL_OK;
+		completion->pending = 1;
+		c->announces[c->announced++ % c->pipe->slots] = (struct loop_announce){ptr, *expect, completion};
 		answer(c);
 		if (c->answered < c->announced)
 			coll_pending_join(&c->inst->pending, &c->pending);
@@ -386,7 +386,7 @@ static void revoke(struct loop_channel *c)
 		struct loop_cell *cell = cell_of(c->pipe, at);
 		int expected = LOOP_LENT;
 
-		if (!c->cookies[at % c->pipe->slots])
+		if (!c->completions[at % c->pipe->slots])
 			continue;
 		if (!atomic_compare_exchange_strong(&cell->loan, &expected, LOOP_REVOKED))
 			await_reader(c, cell);

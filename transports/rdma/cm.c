@@ -197,8 +197,8 @@ void coll_rdma_cm_bury(struct rdma_link *l)
 		const struct rdma_entry e = l->queue[l->queue_first++ & (l->queue_cap - 1)];
 
 		l->queue_count--;
-		if (e.cookie)
-			coll_cookie_settle(e.cookie, end);
+		if (e.completion)
+			coll_completion_settle(e.completion, end);
 		coll_rdma_sender_unqueued(&e);
 	}
 	l->sq_done = l->sq_tail;

@@ -14,7 +14,7 @@ void coll_rdma_cm_corpses(struct rdma_inst *in, bool all);
 /* What a connecting link needs now. */
 void coll_rdma_cm_pursue(struct rdma_link *l, uint64_t now_ns);
 
-/* Queue pair, queues, identifier: gone; cookies settled. lock held, too. */
+/* Queue pair, queues, identifier: gone; completion words settled. lock held, too. */
 void coll_rdma_cm_bury(struct rdma_link *l);
 
 /* The queue pair of a torn link: gone, and connecting begins again. lock held, too. */

@@ -1,7 +1,7 @@
 /*
  * The life of a link: found or made, up, ended by the peer's BYE or broken, buried,
  * forgotten. Invariant: status (for outsiders) changes from AGAIN to OK to an error
- * only; cookies of a broken link are settled when its queue pair is gone, not before,
+ * only; completion words of a broken link are settled when its queue pair is gone, not before,
  * so that the device touches no memory that was given back.
  */
 #include "transports/rdma/link.h"

@@ -151,7 +151,7 @@ struct rdma_sender {
 	bool asked;        /* the receiver has been asked about the first of them */
 	uint32_t queued;   /* entries in link->queue */
 	uint32_t logged;   /* in link->log */
-	uint32_t lent;     /* cookies out */
+	uint32_t lent;     /* completion words out */
 	uint64_t last_seq; /* of its last work request, 0: none */
 	struct rdma_sender *next, **prev;
 };
@@ -159,7 +159,7 @@ struct rdma_sender {
 struct rdma_into {
 	char *ptr;
 	struct coll_frame expect;
-	struct coll_cookie *cookie;
+	struct coll_completion *completion;
 	bool registered, told; /* told: to the peer, too */
 	bool taken;            /* its frame has come; one that nobody announced is viewed before it */
 	uint32_t rkey;
@@ -194,7 +194,7 @@ struct rdma_entry {
 	uint64_t number;
 	const char *lent; /* NULL: the payload is in the slot */
 	uint32_t lkey;
-	struct coll_cookie *cookie;
+	struct coll_completion *completion;
 	bool fence; /* no data: a visible completion behind what went before */
 	/* Sent before, on a connection that broke: with the same credits. */
 	bool again;

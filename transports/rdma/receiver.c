@@ -100,7 +100,7 @@ static struct rdma_into *into_at(const struct rdma_receiver *r, uint64_t number)
 void coll_rdma_receiver_settle(struct rdma_receiver *r, coll_status status)
 {
 	while (rdma_announced(r))
-		coll_cookie_settle(into_at(r, --r->announced)->cookie, status);
+		coll_completion_settle(into_at(r, --r->announced)->completion, status);
 }
 
 /* Whether the peer has been sent memory where it may write. */
@@ -113,7 +113,7 @@ static bool any_reported(const struct rdma_receiver *r)
 }
 
 /* The peer may be writing there now. Its word that it does not comes behind its last write; it is
- * given by its service thread, whatever its callers do. r may be gone before the cookies are settled. */
+ * given by its service thread, whatever its callers do. r may be gone before the completion words are settled. */
 static void take_back(struct rdma_receiver *r)
 {
 	struct rdma_link *l = r->base.link;
@@ -316,7 +316,7 @@ void coll_rdma_receiver_arrived(struct rdma_receiver *r, const struct coll_frame
 	} else {
 		status = copy_out(r, number, a->ptr, &a->expect);
 	}
-	coll_cookie_settle(a->cookie, status);
+	coll_completion_settle(a->completion, status);
 }
 
 static void tell(struct rdma_receiver *r, uint64_t number)
@@ -387,12 +387,12 @@ static coll_status announce(struct rdma_receiver *r, const struct rdma_into *a)
 
 	if (rdma_announced(r) && !may_follow(r, a))
 		return COLL_AGAIN;
-	a->cookie->status = COLL_OK;
-	a->cookie->pending = 0;
+	a->completion->status = COLL_OK;
+	a->completion->pending = 0;
 	if (!rdma_announced(r) && r->arrived > r->done) {
 		if (a->registered && r->manner == MANNER_COMES) /* too late for this one */
 			say_manner(r, MANNER_TOLD);
-		a->cookie->status = copy_out(r, r->done, a->ptr, &a->expect);
+		a->completion->status = copy_out(r, r->done, a->ptr, &a->expect);
 		return COLL_OK;
 	}
 	status = coll_rdma_channel_nothing(&r->base);
@@ -400,7 +400,7 @@ static coll_status announce(struct rdma_receiver *r, const struct rdma_into *a)
 		return status;
 	if (!rdma_announced(r))
 		r->announced = r->arrived;
-	a->cookie->pending = 1;
+	a->completion->pending = 1;
 	*into_at(r, r->announced++) = *a;
 	if (!a->registered)
 		give_leave(r);
@@ -410,10 +410,10 @@ static coll_status announce(struct rdma_receiver *r, const struct rdma_into *a)
 }
 
 coll_status coll_rdma_recv_into(void *channel, void *ptr, const struct coll_memory *mem,
-                                const struct coll_frame *expect, struct coll_cookie *cookie)
+                                const struct coll_frame *expect, struct coll_completion *completion)
 {
 	struct rdma_receiver *r = receiver_of(channel);
-	struct rdma_into a = {.ptr = ptr, .expect = *expect, .cookie = cookie};
+	struct rdma_into a = {.ptr = ptr, .expect = *expect, .completion = completion};
 	coll_status status;
 	uint32_t lkey;
 

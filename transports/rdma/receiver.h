@@ -9,7 +9,7 @@
 coll_status coll_rdma_view(void *channel, const void **p, struct coll_frame *frame);
 coll_status coll_rdma_done(void *channel);
 coll_status coll_rdma_recv_into(void *channel, void *ptr, const struct coll_memory *mem,
-                                const struct coll_frame *expect, struct coll_cookie *cookie);
+                                const struct coll_frame *expect, struct coll_completion *completion);
 
 /* The link's lock held for the rest. */
 coll_status coll_rdma_receiver_open(const struct rdma_channel *base, void **channel);

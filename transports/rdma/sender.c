@@ -181,11 +181,11 @@ void coll_rdma_sender_manner(struct rdma_sender *s, enum rdma_manner manner, uin
 void coll_rdma_sender_drop_waiting(struct rdma_sender *s, coll_status status)
 {
 	for (; s->waiting_count > 0; s->waiting_count--, s->waiting_first++) {
-		struct coll_cookie *cookie = waiting_at(s, 0)->cookie;
+		struct coll_completion *completion = waiting_at(s, 0)->completion;
 
-		s->lent -= cookie != NULL;
-		if (cookie)
-			coll_cookie_settle(cookie, status);
+		s->lent -= completion != NULL;
+		if (completion)
+			coll_completion_settle(completion, status);
 	}
 }
 
@@ -214,7 +214,7 @@ void coll_rdma_sender_unqueued(const struct rdma_entry *e)
 	if (!e->sender)
 		return;
 	e->sender->queued--;
-	e->sender->lent -= e->cookie != NULL;
+	e->sender->lent -= e->completion != NULL;
 }
 
 /* The receiver has closed: frames that were not sent are dropped. */
@@ -230,8 +230,8 @@ void coll_rdma_sender_drop_queued(struct rdma_link *l, struct rdma_sender *s)
 			continue;
 		}
 		coll_rdma_sender_unqueued(&e);
-		if (e.cookie)
-			coll_cookie_settle(e.cookie, COLL_OK);
+		if (e.completion)
+			coll_completion_settle(e.completion, COLL_OK);
 	}
 	l->queue_count = kept;
 	coll_rdma_sender_drop_waiting(s, COLL_OK);
@@ -245,8 +245,8 @@ static void keep_one(struct rdma_sender *s, struct rdma_entry *e)
 	s->base.link->copied_bytes += e->frame.len_bytes;
 	e->lent = NULL;
 	s->lent--;
-	coll_cookie_settle(e->cookie, COLL_OK);
-	e->cookie = NULL;
+	coll_completion_settle(e->completion, COLL_OK);
+	e->completion = NULL;
 }
 
 /* Lent frames that have not left go by value: their slot is free. So do those that a broken
@@ -363,11 +363,11 @@ coll_status coll_rdma_post(void *channel, const struct coll_frame *frame)
 }
 
 coll_status coll_rdma_post_ref(void *channel, const void *ptr, const struct coll_memory *mem,
-                               const struct coll_frame *frame, struct coll_cookie *cookie)
+                               const struct coll_frame *frame, struct coll_completion *completion)
 {
 	struct rdma_channel *ch = channel;
 	struct rdma_sender *s = sender_of(ch);
-	struct rdma_entry e = {.frame = *frame, .lent = ptr, .cookie = cookie};
+	struct rdma_entry e = {.frame = *frame, .lent = ptr, .completion = completion};
 	coll_status status;
 	uint32_t rkey;
 
@@ -379,8 +379,8 @@ coll_status coll_rdma_post_ref(void *channel, const void *ptr, const struct coll
 	status = coll_rdma_channel_nothing(ch);
 	if (credit(s)) {
 		s->held = NULL;
-		cookie->status = COLL_OK;
-		cookie->pending = 1;
+		completion->status = COLL_OK;
+		completion->pending = 1;
 		s->lent++;
 		accept_frame(s, &e);
 		status = COLL_OK;

@@ -9,7 +9,7 @@
 coll_status coll_rdma_slot(void *channel, size_t len_bytes, void **p);
 coll_status coll_rdma_post(void *channel, const struct coll_frame *frame);
 coll_status coll_rdma_post_ref(void *channel, const void *ptr, const struct coll_memory *mem,
-                               const struct coll_frame *frame, struct coll_cookie *cookie);
+                               const struct coll_frame *frame, struct coll_completion *completion);
 
 /* The link's lock held for the rest. */
 coll_status coll_rdma_sender_open(const struct rdma_channel *base, void **channel);

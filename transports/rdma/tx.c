@@ -255,13 +255,13 @@ static void build_frame(struct rdma_link *l, struct chain *c, struct rdma_entry 
 	                                .credits = e->credits};
 	if (one && e->frame.len_bytes <= COLL_RDMA_POLLED_BYTES && l->inst->polled)
 		head->check = coll_rdma_check(head, from);
-	wr = add(l, c, imm ? IBV_WR_RDMA_WRITE_WITH_IMM : IBV_WR_RDMA_WRITE, imm && e->cookie);
+	wr = add(l, c, imm ? IBV_WR_RDMA_WRITE_WITH_IMM : IBV_WR_RDMA_WRITE, imm && e->completion);
 	wr->wr.rdma.rkey = g->rkey;
 	wr->wr.rdma.remote_addr = one ? head_to - pad : head_to;
 	if (one && pad > 0)
 		piece(c, wr, from, pad, lkey);
 	piece(c, wr, head, sizeof(*head), ring->mr->lkey);
-	seq = build_arrival(l, c, wr, g->id | (into ? COLL_RDMA_IMM_INTO : 0), e->cookie != NULL)->wr_id;
+	seq = build_arrival(l, c, wr, g->id | (into ? COLL_RDMA_IMM_INTO : 0), e->completion != NULL)->wr_id;
 	s->last_seq = seq;
 	l->frames_out++;
 	l->ref_out += e->lent != NULL;
@@ -403,10 +403,10 @@ static void drop_first(struct rdma_link *l, coll_status status)
 	l->log_count--;
 	if (e->sender)
 		e->sender->logged--;
-	if (!e->cookie)
+	if (!e->completion)
 		return;
 	e->sender->lent--;
-	coll_cookie_settle(e->cookie, status);
+	coll_completion_settle(e->completion, status);
 	l->news = true;
 }
 
@@ -448,9 +448,9 @@ void coll_rdma_tx_resume(struct rdma_link *l)
 		if (e.sender)
 			e.sender->logged--;
 		if (e.sender && !e.sender->grant) { /* its receiver has closed */
-			e.sender->lent -= e.cookie != NULL;
-			if (e.cookie)
-				coll_cookie_settle(e.cookie, COLL_OK);
+			e.sender->lent -= e.completion != NULL;
+			if (e.completion)
+				coll_completion_settle(e.completion, COLL_OK);
 			continue;
 		}
 		if (e.sender)

@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #include "base/errno_text.h"
-#include "transports/shm/cookie.h"
+#include "transports/shm/completion.h"
 #include "transports/shm/segment.h"
 #include "transports/shm/shm.h"
 #include "transports/shm/wire.h"
@@ -213,7 +213,7 @@ void coll_shm_on_withdraw(struct shm_link *l, uint64_t ring)
 static void channel_free(struct shm_channel *c)
 {
 	coll_pending_channel_fini(&c->pending);
-	free(c->cookies);
+	free(c->completions);
 	free(c->announces);
 	free(c->invited);
 	free(c);
@@ -232,10 +232,10 @@ static struct shm_channel *channel_new(struct shm_link *l, enum coll_direction d
 	c->slots = slots;
 	c->slot_bytes = slot_bytes;
 	coll_pending_channel_init(&c->pending);
-	c->cookies = calloc(slots, sizeof(*c->cookies));
+	c->completions = calloc(slots, sizeof(*c->completions));
 	c->announces = calloc(slots, sizeof(*c->announces));
 	c->invited = dir == COLL_DIR_RECV ? calloc(slots, sizeof(*c->invited)) : NULL;
-	if (c->cookies && c->announces && (c->invited || dir == COLL_DIR_SEND))
+	if (c->completions && c->announces && (c->invited || dir == COLL_DIR_SEND))
 		return c;
 	channel_free(c);
 	return NULL;

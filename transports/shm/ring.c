@@ -23,7 +23,7 @@
 #include <string.h>
 
 #include "transports/shm/cma.h"
-#include "transports/shm/cookie.h"
+#include "transports/shm/completion.h"
 #include "transports/shm/link.h"
 #include "transports/shm/push.h"
 #include "transports/shm/region.h"
@@ -155,7 +155,7 @@ static bool pull_pays(const struct shm_channel *c, uint32_t len_bytes)
 }
 
 coll_status coll_shm_post_ref(void *channel, const void *ptr, const struct coll_memory *mem,
-                              const struct coll_frame *frame, struct coll_cookie *cookie)
+                              const struct coll_frame *frame, struct coll_completion *completion)
 {
 	struct shm_channel *c = channel;
 	struct shm_head *head;
@@ -174,7 +174,7 @@ coll_status coll_shm_post_ref(void *channel, const void *ptr, const struct coll_
 		c->kind = pull_would_pay(c, frame->len_bytes) ? SHM_WISH : SHM_VALUE;
 		return COLL_ERR_UNSUPPORTED;
 	}
-	coll_shm_lent(c, cookie);
+	coll_shm_lent(c, completion);
 	c->kind = SHM_VALUE;
 	head = &c->heads[c->at];
 	head->record.address = (uint64_t)(uintptr_t)ptr;

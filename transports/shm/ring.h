@@ -18,7 +18,7 @@ enum { TURN_BITS = 30, KIND_BITS = 2 };
 coll_status coll_shm_slot(void *channel, size_t len_bytes, void **p);
 coll_status coll_shm_post(void *channel, const struct coll_frame *frame);
 coll_status coll_shm_post_ref(void *channel, const void *ptr, const struct coll_memory *mem,
-                              const struct coll_frame *frame, struct coll_cookie *cookie);
+                              const struct coll_frame *frame, struct coll_completion *completion);
 coll_status coll_shm_view(void *channel, const void **p, struct coll_frame *frame);
 coll_status coll_shm_done(void *channel);
 
@@ -115,7 +115,7 @@ static inline void wake_peer(const struct shm_link *l)
 		ring_bell(l);
 }
 
-/* cookie.c */
+/* completion.c */
 
 /* ring.c: whether a frame may be sent now */
 coll_status coll_shm_credit(struct shm_channel *c);

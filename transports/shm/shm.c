@@ -29,7 +29,7 @@
 #include "base/siphash.h"
 #include "transports/shm/channel.h"
 #include "transports/shm/cma.h"
-#include "transports/shm/cookie.h"
+#include "transports/shm/completion.h"
 #include "transports/shm/link.h"
 #include "transports/shm/offer.h"
 #include "transports/shm/push.h"

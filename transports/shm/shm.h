@@ -9,7 +9,7 @@
  *   segment.c  memfd segments and the rings cut from them
  *   channel.c  opening and closing channels, grants
  *   ring.c     the data path
- *   cookie.c   completions, announced destinations, progress
+ *   completion.c   completions, announced destinations, progress
  *   cma.c      reading a peer's memory (CMA)
  *   push.c     writing into memory that a peer has offered for a frame
  *   region.c   memory that peers map: allocating, announcing, mapping
@@ -17,7 +17,7 @@
  *
  * Locks. inst->lock guards lists, links, connections and segments: the service
  * thread, opening and closing take it, the data path does not. A channel's pending.lock
- * guards its cookies and announcements (see transports/common/pending.h). Order: pending.lock,
+ * guards its completion words and announcements (see transports/common/pending.h). Order: pending.lock,
  * then lock.
  * docs/design/shm-memory-ordering.md argues the atomics.
  */
@@ -333,7 +333,7 @@ enum shm_want { SHM_WANT_FRAME = 1, SHM_WANT_CREDIT = 2 };
 struct shm_announce {
 	void *ptr;
 	struct coll_frame expect;
-	struct coll_cookie *cookie;
+	struct coll_completion *completion;
 };
 
 /* Receiver: its own note of an offer. */
@@ -376,9 +376,9 @@ struct shm_channel {
 	uint64_t ring_name;     /* sender, once granted */
 	/* pending.lock; lent and reaped are also looked at without */
 	struct coll_pending_channel pending;
-	_Atomic uint32_t lent;   /* sender: cookies pending */
-	_Atomic uint64_t reaped; /* sender: frames whose cookie is settled */
-	struct coll_cookie **cookies;
+	_Atomic uint32_t lent;   /* sender: completion words pending */
+	_Atomic uint64_t reaped; /* sender: frames whose completion word is settled */
+	struct coll_completion **completions;
 	struct shm_announce *announces;
 	uint64_t announced, answered;
 };

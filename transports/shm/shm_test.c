@@ -122,17 +122,17 @@ static struct coll_frame frame_of(size_t len)
 BENCH_TEST(shm, memory_of_the_transport_is_read_in_place)
 {
 	struct coll_memory mem = {.size = sizeof(mem)};
-	struct coll_cookie cookie = {0};
+	struct coll_completion completion = {0};
 	struct coll_frame f = frame_of(8192), got;
 	const char *p;
 
 	REQUIRE(b->t->mem_alloc(b->inst[0], 4 << 20, &mem) == COLL_OK);
 	/* Too short to be pulled: accepted only because it can be mapped. */
-	CHECK(b->t->post_ref(b->tx, no_log, NULL, &f, &cookie) == COLL_ERR_UNSUPPORTED);
+	CHECK(b->t->post_ref(b->tx, no_log, NULL, &f, &completion) == COLL_ERR_UNSUPPORTED);
 	for (int i = 0; i < 3; i++) {
 		memset(mem.base + 100000, 'a' + i, f.len_bytes);
 		/* With its handle or found by its address. */
-		CHECK(b->t->post_ref(b->tx, mem.base + 100000, i == 1 ? NULL : &mem, &f, &cookie) == COLL_OK);
+		CHECK(b->t->post_ref(b->tx, mem.base + 100000, i == 1 ? NULL : &mem, &f, &completion) == COLL_OK);
 		if (i == 0) /* the descriptor is on its way */
 			CHECK(AWAIT(b,
 			            atomic_load(&((struct shm_link *)b->link[1])
@@ -142,10 +142,10 @@ BENCH_TEST(shm, memory_of_the_transport_is_read_in_place)
 		CHECK(p[0] == 'a' + i && p[8191] == 'a' + i);
 		mem.base[100000] = 'Z'; /* no copy: it shows */
 		CHECK(*(const volatile char *)p == 'Z');
-		CHECK(coll_cookie_pending(&cookie));
+		CHECK(coll_completion_pending(&completion));
 		CHECK(b->t->done(b->rx) == COLL_OK);
-		CHECK(AWAIT(b, !coll_cookie_pending(&cookie)));
-		CHECK(cookie.status == COLL_OK);
+		CHECK(AWAIT(b, !coll_completion_pending(&completion)));
+		CHECK(completion.status == COLL_OK);
 	}
 	b->t->mem_free(b->inst[0], &mem);
 }
@@ -156,13 +156,13 @@ TEST(shm, memory_taken_back_is_refused)
 	for (int mapped = 0; mapped < 2; mapped++) {
 		struct bench b;
 		struct coll_memory mem = {.size = sizeof(mem)};
-		struct coll_cookie cookie = {0};
+		struct coll_completion completion = {0};
 		struct coll_frame f = frame_of(SLOT), got;
 		const void *p;
 
 		bench_open(&b);
 		REQUIRE(b.t->mem_alloc(b.inst[0], SLOT, &mem) == COLL_OK);
-		CHECK(b.t->post_ref(b.tx, mem.base, &mem, &f, &cookie) == COLL_OK);
+		CHECK(b.t->post_ref(b.tx, mem.base, &mem, &f, &completion) == COLL_OK);
 		if (mapped) { /* else the view would pull: the mapping is on its way */
 			CHECK(AWAIT(&b,
 			            atomic_load(&((struct shm_link *)b.link[1])
@@ -172,7 +172,7 @@ TEST(shm, memory_taken_back_is_refused)
 		}
 		b.t->channel_close(b.tx);
 		b.tx = NULL;
-		CHECK(!coll_cookie_pending(&cookie) && cookie.status == COLL_ERR_ABORTED);
+		CHECK(!coll_completion_pending(&completion) && completion.status == COLL_ERR_ABORTED);
 		CHECK((mapped ? b.t->done(b.rx) : b.t->view(b.rx, &p, &got)) == COLL_ERR_ABORTED);
 		b.t->mem_free(b.inst[0], &mem);
 		bench_close(&b);
@@ -183,14 +183,14 @@ TEST(shm, memory_taken_back_is_refused)
 BENCH_TEST(shm, a_region_freed_under_a_view)
 {
 	struct coll_memory mem = {.size = sizeof(mem)};
-	struct coll_cookie cookie = {0};
+	struct coll_completion completion = {0};
 	struct coll_frame f = frame_of(SLOT), got;
 	struct shm_mapping *m;
 	const char *p;
 
 	REQUIRE(b->t->mem_alloc(b->inst[0], SLOT, &mem) == COLL_OK);
 	memset(mem.base, 'x', SLOT);
-	CHECK(b->t->post_ref(b->tx, mem.base, &mem, &f, &cookie) == COLL_OK);
+	CHECK(b->t->post_ref(b->tx, mem.base, &mem, &f, &completion) == COLL_OK);
 	CHECK(AWAIT(b, (m = atomic_load(&((struct shm_link *)b->link[1])
 	                                         ->mapped[((struct shm_region *)mem.keys)->id % SHM_PLACES])) != NULL));
 	CHECK(b->t->view(b->rx, (const void **)&p, &got) == COLL_OK);
@@ -243,20 +243,20 @@ TEST(shm, nonsense_breaks_the_link)
 /* A record of another process, or of memory outside its region, gives nobody's bytes. */
 BENCH_TEST(shm, a_false_record_is_refused)
 {
-	struct coll_cookie lent = {0}, cookie = {0};
+	struct coll_completion lent = {0}, completion = {0};
 	struct coll_frame f = frame_of(SLOT);
 	static char memory[SLOT], to[SLOT];
 
 	/* Plain memory is lent only to an announced place. */
 	CHECK(b->t->post_ref(b->tx, memory, NULL, &f, &lent) == COLL_ERR_UNSUPPORTED);
-	CHECK(b->t->recv_into(b->rx, to, NULL, &f, &cookie) == COLL_OK);
+	CHECK(b->t->recv_into(b->rx, to, NULL, &f, &completion) == COLL_OK);
 	if (b->t->post_ref(b->tx, memory, NULL, &f, &lent) == COLL_ERR_UNSUPPORTED) {
 		bench_close(b);
 		SKIP("processes may not read each other here");
 	}
 	((struct shm_channel *)b->tx)->heads[0].record.pid++;
-	CHECK(AWAIT(b, !coll_cookie_pending(&cookie)));
-	CHECK(cookie.status > COLL_AGAIN);
+	CHECK(AWAIT(b, !coll_completion_pending(&completion)));
+	CHECK(completion.status > COLL_AGAIN);
 }
 
 /* Any memory of the peer: all of it, or a refusal; nothing of a process that is not the peer. */
@@ -288,19 +288,19 @@ BENCH_TEST(shm, memory_is_pulled_by_its_address)
 /* One copy, from one user's memory to the other's. */
 BENCH_TEST(shm, plain_memory_is_pulled_to_an_announced_place)
 {
-	struct coll_cookie lent = {0}, cookie = {0};
+	struct coll_completion lent = {0}, completion = {0};
 	struct coll_frame f = frame_of(SLOT);
 	static char memory[SLOT], to[SLOT];
 
 	for (int i = 0; i < 5; i++) {
 		memset(memory, 'a' + i, SLOT);
-		CHECK(b->t->recv_into(b->rx, to, NULL, &f, &cookie) == COLL_OK);
+		CHECK(b->t->recv_into(b->rx, to, NULL, &f, &completion) == COLL_OK);
 		if (b->t->post_ref(b->tx, memory, NULL, &f, &lent) == COLL_ERR_UNSUPPORTED) {
 			bench_close(b);
 			SKIP("processes may not read each other here");
 		}
-		CHECK(AWAIT(b, !coll_cookie_pending(&cookie) && !coll_cookie_pending(&lent)));
-		CHECK(cookie.status == COLL_OK && lent.status == COLL_OK);
+		CHECK(AWAIT(b, !coll_completion_pending(&completion) && !coll_completion_pending(&lent)));
+		CHECK(completion.status == COLL_OK && lent.status == COLL_OK);
 		CHECK(memcmp(memory, to, SLOT) == 0);
 	}
 }
@@ -408,7 +408,8 @@ BENCH_TEST(shm, who_connects_without_a_descriptor_left_waits)
 	in = b->inst[0];
 	memcpy(at.sun_path + 1, in->self.name, SHM_NAME_BYTES);
 	no_more_descriptors(&was);
-	connected = connect(fd, (struct sockaddr *)&at, offsetof(struct sockaddr_un, sun_path) + 1 + SHM_NAME_BYTES) == 0;
+	connected =
+	        connect(fd, (struct sockaddr *)&at, offsetof(struct sockaddr_un, sun_path) + 1 + SHM_NAME_BYTES) == 0;
 	asleep = AWAIT(b, poll(&(struct pollfd){in->epoll_fd, POLLIN, 0}, 1, 0) == 0);
 	REQUIRE(setrlimit(RLIMIT_NOFILE, &was) == 0);
 	CHECK(connected && asleep);
@@ -440,7 +441,8 @@ BENCH_TEST(shm, a_link_that_gets_no_descriptor_ends)
 	}
 	CHECK(coll_shm_we_connect(link[0]) != coll_shm_we_connect(link[1]));
 	no_more_descriptors(&was);
-	connected = connect(fd, (struct sockaddr *)&at, offsetof(struct sockaddr_un, sun_path) + 1 + SHM_NAME_BYTES) == 0;
+	connected =
+	        connect(fd, (struct sockaddr *)&at, offsetof(struct sockaddr_un, sun_path) + 1 + SHM_NAME_BYTES) == 0;
 	ended = AWAIT(b, b->t->link_status(link[0]) > COLL_AGAIN && b->t->link_status(link[1]) > COLL_AGAIN);
 	REQUIRE(setrlimit(RLIMIT_NOFILE, &was) == 0);
 	CHECK(connected && ended);

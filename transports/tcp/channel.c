@@ -54,24 +54,24 @@ static char *slot_at(const struct tcp_channel *ch, uint32_t slot)
 static void finish_lent(struct tcp_sender *s)
 {
 	while (s->lent_done > 0) {
-		struct coll_cookie *c = s->lent[s->lent_first];
+		struct coll_completion *c = s->lent[s->lent_first];
 		const int status = atomic_load_explicit(&s->base.link->base.status, memory_order_relaxed);
 
 		s->lent_first = (s->lent_first + 1) % s->base.slots;
 		s->lent_count--;
 		s->lent_done--;
-		coll_cookie_settle(c, status == COLL_AGAIN ? COLL_OK : (coll_status)status);
+		coll_completion_settle(c, status == COLL_AGAIN ? COLL_OK : (coll_status)status);
 	}
 }
 
 static void finish_into(struct tcp_receiver *r)
 {
-	struct coll_cookie *c = r->into.cookie;
+	struct coll_completion *c = r->into.completion;
 
 	if (c == NULL || !r->into.finished)
 		return;
-	r->into.cookie = NULL;
-	coll_cookie_settle(c, r->into.status);
+	r->into.completion = NULL;
+	coll_completion_settle(c, r->into.status);
 }
 
 /* Sleepers are woken when the lock is let go: see coll_tcp_link_work. */
@@ -154,7 +154,7 @@ static coll_status open_sender(struct tcp_link *l, const struct tcp_channel *bas
 		return COLL_ERR_MEMORY;
 	s->base = *base;
 	s->current = UINT32_MAX;
-	s->lent = malloc(base->slots * sizeof(struct coll_cookie *));
+	s->lent = malloc(base->slots * sizeof(struct coll_completion *));
 	if (l->several)
 		s->kept = malloc(base->slots * sizeof(*s->kept));
 	if (!make_slots(&s->base) || s->lent == NULL || (l->several && s->kept == NULL) ||
@@ -283,7 +283,7 @@ static void close_receiver(struct tcp_receiver *r)
 		l->taking = false;
 		l->skip = 0;
 	}
-	if (r->into.cookie != NULL) {
+	if (r->into.completion != NULL) {
 		if (!r->into.finished) {
 			r->into.finished = true;
 			r->into.status = COLL_ERR_ABORTED;
@@ -427,7 +427,7 @@ coll_status coll_tcp_post(void *channel, const struct coll_frame *frame)
 }
 
 coll_status coll_tcp_post_ref(void *channel, const void *ptr, const struct coll_memory *mem,
-                              const struct coll_frame *frame, struct coll_cookie *cookie)
+                              const struct coll_frame *frame, struct coll_completion *completion)
 {
 	struct tcp_channel *ch = channel;
 	struct tcp_sender *s = sender_of(ch);
@@ -449,11 +449,11 @@ coll_status coll_tcp_post_ref(void *channel, const void *ptr, const struct coll_
 	s->current = UINT32_MAX;
 	e.head = data_head(s, frame);
 	e.head.flags = s->kept != NULL ? COLL_TCP_ASKS : 0;
-	cookie->status = COLL_OK;
-	cookie->pending = 1;
-	s->lent[(s->lent_first + s->lent_count++) % ch->slots] = cookie;
+	completion->status = COLL_OK;
+	completion->pending = 1;
+	s->lent[(s->lent_first + s->lent_count++) % ch->slots] = completion;
 	s->lent_done += send_data(s, &e);
-	after_send(ch); /* an error reaches the caller by the cookie */
+	after_send(ch); /* an error reaches the caller by the completion word */
 	finish_lent(s);
 	leave(ch->link);
 	return COLL_OK;
@@ -543,19 +543,19 @@ static void hand_over(struct tcp_receiver *r, const struct tcp_into *want)
 static coll_status announce(struct tcp_receiver *r, const struct tcp_into *want)
 {
 	const struct coll_frame *expect = &want->expect;
-	struct coll_cookie *cookie = want->cookie;
+	struct coll_completion *completion = want->completion;
 	struct tcp_link *l = r->base.link;
 	const bool half = l->into == r;
 	const struct coll_frame coming = {l->into_head.sequence, l->into_head.signature, l->into_head.len_bytes};
 	coll_status status = COLL_OK;
 
-	if (r->into.cookie != NULL)
+	if (r->into.completion != NULL)
 		return COLL_AGAIN;
-	cookie->status = COLL_OK;
-	cookie->pending = 0;
+	completion->status = COLL_OK;
+	completion->pending = 0;
 	if (r->count > 0) {
 		if (!coll_same_frame(&front(r)->frame, expect)) {
-			cookie->status = COLL_ERR_MISMATCH;
+			completion->status = COLL_ERR_MISMATCH;
 			return COLL_OK;
 		}
 		hand_over(r, want);
@@ -565,10 +565,10 @@ static coll_status announce(struct tcp_receiver *r, const struct tcp_into *want)
 	if (status != COLL_AGAIN)
 		return status;
 	if (half && !coll_same_frame(&coming, expect)) {
-		cookie->status = COLL_ERR_MISMATCH;
+		completion->status = COLL_ERR_MISMATCH;
 		return COLL_OK;
 	}
-	cookie->pending = 1;
+	completion->pending = 1;
 	r->into = *want;
 	if (half)
 		redirect(r);
@@ -576,7 +576,7 @@ static coll_status announce(struct tcp_receiver *r, const struct tcp_into *want)
 }
 
 coll_status coll_tcp_recv_into(void *channel, void *ptr, const struct coll_memory *mem, const struct coll_frame *expect,
-                               struct coll_cookie *cookie)
+                               struct coll_completion *completion)
 {
 	struct tcp_channel *ch = channel;
 	coll_status status;
@@ -584,13 +584,13 @@ coll_status coll_tcp_recv_into(void *channel, void *ptr, const struct coll_memor
 	if (mem != NULL && mem->kind != 0)
 		return COLL_ERR_UNSUPPORTED;
 	enter(ch);
-	status = announce(receiver_of(ch), &(struct tcp_into){.ptr = ptr, .expect = *expect, .cookie = cookie});
+	status = announce(receiver_of(ch), &(struct tcp_into){.ptr = ptr, .expect = *expect, .completion = completion});
 	leave(ch->link);
 	return status;
 }
 
 coll_status coll_tcp_recv_through(void *channel, const struct coll_taker *taker, const struct coll_frame *expect,
-                                  struct coll_cookie *cookie)
+                                  struct coll_completion *completion)
 {
 	struct tcp_channel *ch = channel;
 	coll_status status;
@@ -601,7 +601,7 @@ coll_status coll_tcp_recv_through(void *channel, const struct coll_taker *taker,
 	status = COLL_ERR_UNSUPPORTED;
 	if (ch->link->bulk != NULL)
 		status = announce(receiver_of(ch),
-		                  &(struct tcp_into){.taker = taker, .expect = *expect, .cookie = cookie});
+		                  &(struct tcp_into){.taker = taker, .expect = *expect, .completion = completion});
 	leave(ch->link);
 	return status;
 }

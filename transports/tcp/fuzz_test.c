@@ -15,7 +15,7 @@ struct bench {
 	void *link;
 	void *rx[CHANNELS], *tx;
 	char user[SLOT];
-	struct coll_cookie cookie;
+	struct coll_completion completion;
 	uint32_t id[CHANNELS]; /* as granted to the peer */
 	uint32_t index[CHANNELS];
 	struct coll_rng rng;
@@ -78,12 +78,12 @@ static int drain(struct bench *b)
 	int n = 0;
 
 	station_turn(&b->s);
-	if (coll_cookie_pending(&b->cookie) == 0 && coll_rng_below(&b->rng, 4) == 0) {
+	if (coll_completion_pending(&b->completion) == 0 && coll_rng_below(&b->rng, 4) == 0) {
 		const struct coll_frame expect = {1, 1, coll_rng_below(&b->rng, SLOT + 1)};
 
-		b->s.t->recv_into(b->rx[0], b->user, NULL, &expect, &b->cookie);
+		b->s.t->recv_into(b->rx[0], b->user, NULL, &expect, &b->completion);
 	}
-	for (int i = coll_cookie_pending(&b->cookie) ? 1 : 0; i < CHANNELS; i++)
+	for (int i = coll_completion_pending(&b->completion) ? 1 : 0; i < CHANNELS; i++)
 		while (b->s.t->view(b->rx[i], &p, &f) == COLL_OK) {
 			unsigned sum = 0;
 
@@ -247,7 +247,7 @@ TEST(tcp_fuzz, good_frames_in_pieces_arrive)
 
 	printf("seed %llu\n", (unsigned long long)seed);
 	REQUIRE(bench_open(b, seed));
-	b->cookie.pending = 1; /* no announcements here */
+	b->completion.pending = 1; /* no announcements here */
 	for (int i = 0; i < 500; i++) {
 		const size_t n = good_frame(b, out);
 		const size_t cut = coll_rng_below(&b->rng, (uint32_t)n + 1);

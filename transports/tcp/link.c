@@ -297,7 +297,7 @@ static void leave_connecting(struct tcp_link *l)
 }
 
 /* Whatever waits on a channel of this link learns of its end. */
-static void fail_cookies(struct tcp_link *l)
+static void fail_completions(struct tcp_link *l)
 {
 	while (l->queue_count > 0) {
 		struct tcp_entry *e = &l->queue[l->queue_first & (l->queue_cap - 1)];
@@ -319,7 +319,7 @@ static void fail_cookies(struct tcp_link *l)
 	for (uint32_t i = 0; i < l->receivers.cap; i++) {
 		struct tcp_receiver *r = l->receivers.at[i];
 
-		if (r != NULL && r->into.cookie != NULL && !r->into.finished) {
+		if (r != NULL && r->into.completion != NULL && !r->into.finished) {
 			r->into.finished = true;
 			r->into.status = COLL_ERR_PEER_DEAD;
 			coll_tcp_channel_event(&r->base);
@@ -366,7 +366,7 @@ static void stop(struct tcp_link *l, enum tcp_state state)
 	if (l->fd >= 0)
 		coll_fd_close(l->fd); /* leaves both epoll sets: the descriptor has no duplicate */
 	l->fd = -1;
-	fail_cookies(l);
+	fail_completions(l);
 	if (l->base.rails > 1 && l->base.notice) {
 		l->base.notice = false;
 		l->unjudged = true;
@@ -485,7 +485,7 @@ void coll_tcp_link_compact(struct tcp_inst *in)
 
 /*
  * A thread that goes to sleep increments armed and then reads once more the state that it waits
- * for, under this lock or at its cookies. A thread with new events changes that state and then reads
+ * for, under this lock or at its completions. A thread with new events changes that state and then reads
  * armed. Both are sequentially consistent, so at least one of the two sees the other.
  */
 void coll_tcp_link_work(struct tcp_link *l)

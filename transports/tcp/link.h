@@ -20,7 +20,7 @@ bool coll_tcp_link_control(const struct tcp_inst *in, int fd, enum tcp_path path
  * locks held. */
 coll_status coll_tcp_link_up(struct tcp_link *l, int fd, uint64_t seed, bool same_machine);
 
-/* Mark broken, fail cookies, close the socket. link's lock held. fail says where it was. */
+/* Mark broken, fail completion words, close the socket. link's lock held. fail says where it was. */
 void coll_tcp_link_tear(struct tcp_link *l, coll_status why, const char *format, ...)
         __attribute__((format(printf, 3, 4)));
 void coll_tcp_link_fail(struct tcp_link *l, coll_status why, const char *format, ...)

@@ -157,13 +157,13 @@ TEST(rails, all_that_break_end_the_link_once)
 	struct pair p;
 	struct lane lane[RAILS];
 	const struct coll_frame expect = {1, 1, SLOT};
-	struct coll_cookie cookie[RAILS];
+	struct coll_completion completion[RAILS];
 	char into[RAILS][SLOT];
 
 	REQUIRE(pair_open(&p));
 	for (unsigned w = 0; w < RAILS; w++) {
 		lane[w] = lane_open(&p, 1, (uint16_t)w);
-		CHECK(p.s[1].t->recv_into(lane[w].rx, into[w], NULL, &expect, &cookie[w]) == COLL_OK);
+		CHECK(p.s[1].t->recv_into(lane[w].rx, into[w], NULL, &expect, &completion[w]) == COLL_OK);
 	}
 	for (unsigned i = 0; i < RAILS; i++)
 		shutdown(RAIL(p.link[0], i)->fd, SHUT_RDWR);
@@ -175,7 +175,8 @@ TEST(rails, all_that_break_end_the_link_once)
 		struct coll_frame f;
 		void *slot;
 
-		CHECK(BOTH(&p, coll_cookie_pending(&cookie[w]) == 0) && cookie[w].status == COLL_ERR_PEER_DEAD);
+		CHECK(BOTH(&p, coll_completion_pending(&completion[w]) == 0) &&
+		      completion[w].status == COLL_ERR_PEER_DEAD);
 		CHECK(p.s[1].t->view(lane[w].rx, &q, &f) == COLL_ERR_PEER_DEAD);
 		CHECK(p.s[0].t->slot(lane[w].tx, 8, &slot) == COLL_ERR_PEER_DEAD);
 	}
@@ -198,7 +199,7 @@ enum { ROUNDS = 12 };
 static void cross(struct pair *p, const struct lane *l, unsigned rail, uint64_t round)
 {
 	static char lent[SLOTS][SLOT];
-	struct coll_cookie cookie[SLOTS];
+	struct coll_completion completion[SLOTS];
 	const uint64_t cut = round % (SLOTS + 2);
 	struct coll_frame g;
 	const void *q;
@@ -209,10 +210,10 @@ static void cross(struct pair *p, const struct lane *l, unsigned rail, uint64_t 
 
 		if (i == cut)
 			shutdown(RAIL(p->link[round & 1], rail)->fd, SHUT_RDWR);
-		cookie[i].pending = 0;
+		completion[i].pending = 0;
 		if (i % 2) {
 			memset(lent[i], (int)f.sequence & 127, SLOT);
-			REQUIRE(BOTH(p, p->s[0].t->post_ref(l->tx, lent[i], NULL, &f, &cookie[i]) == COLL_OK));
+			REQUIRE(BOTH(p, p->s[0].t->post_ref(l->tx, lent[i], NULL, &f, &completion[i]) == COLL_OK));
 			continue;
 		}
 		REQUIRE(BOTH(p, p->s[0].t->slot(l->tx, SLOT, &slot) == COLL_OK));
@@ -225,7 +226,7 @@ static void cross(struct pair *p, const struct lane *l, unsigned rail, uint64_t 
 		if (i + SLOTS == cut)
 			shutdown(RAIL(p->link[round & 1], rail)->fd, SHUT_RDWR);
 		if (i == SLOTS - 1)
-			CHECK(coll_cookie_pending(&cookie[i]), "given back before the peer has it");
+			CHECK(coll_completion_pending(&completion[i]), "given back before the peer has it");
 		REQUIRE(BOTH(p, p->s[1].t->view(l->rx, &q, &g) == COLL_OK));
 		CHECK(g.sequence == n && ((const char *)q)[0] == (char)(n & 127) &&
 		              ((const char *)q)[SLOT - 1] == (char)(n & 127),
@@ -233,7 +234,7 @@ static void cross(struct pair *p, const struct lane *l, unsigned rail, uint64_t 
 		CHECK(p->s[1].t->done(l->rx) == COLL_OK);
 	}
 	for (uint64_t i = 1; i < SLOTS; i += 2)
-		CHECK(BOTH(p, coll_cookie_pending(&cookie[i]) == 0) && cookie[i].status == COLL_OK);
+		CHECK(BOTH(p, coll_completion_pending(&completion[i]) == 0) && completion[i].status == COLL_OK);
 }
 
 TEST(rails, one_that_breaks_goes_on)
@@ -296,7 +297,7 @@ TEST(rails, a_frame_that_is_half_taken_goes_on)
 		const struct coll_taker taker = {.take = take, .arg = &t};
 		struct tcp_link *rail = RAIL(p.link[1], 1);
 		const int bytes = 16384;
-		struct coll_cookie c;
+		struct coll_completion c;
 		void *slot;
 
 		REQUIRE(BOTH(&p, p.s[0].t->slot(l.tx, LONG, &slot) == COLL_OK) && both_up(&p));
@@ -308,7 +309,7 @@ TEST(rails, a_frame_that_is_half_taken_goes_on)
 		REQUIRE(BOTH(&p, t.bytes > 0));
 		CHECK(t.bytes < LONG, "all of it came at once");
 		shutdown(n % 2 ? rail->fd : RAIL(p.link[0], 1)->fd, SHUT_RDWR);
-		CHECK(BOTH(&p, coll_cookie_pending(&c) == 0) && c.status == COLL_OK);
+		CHECK(BOTH(&p, coll_completion_pending(&c) == 0) && c.status == COLL_OK);
 		CHECK(t.bytes == LONG && !t.wrong, "%zu bytes", t.bytes);
 	}
 	lane_close(&p, &l);
@@ -321,7 +322,7 @@ TEST(rails, a_channel_is_closed_while_its_rail_is_lost)
 {
 	const struct coll_frame f = {5, 1, SLOT};
 	static char lent[SLOT];
-	struct coll_cookie c;
+	struct coll_completion c;
 	struct coll_frame g;
 	struct pair p;
 	struct lane l;
@@ -333,9 +334,9 @@ TEST(rails, a_channel_is_closed_while_its_rail_is_lost)
 	REQUIRE(BOTH(&p, p.s[0].t->slot(l.tx, SLOT, &slot) == COLL_OK));
 	shutdown(RAIL(p.link[0], 2)->fd, SHUT_RDWR);
 	memset(lent, 3, SLOT);
-	CHECK(p.s[0].t->post_ref(l.tx, lent, NULL, &f, &c) == COLL_OK && coll_cookie_pending(&c));
+	CHECK(p.s[0].t->post_ref(l.tx, lent, NULL, &f, &c) == COLL_OK && coll_completion_pending(&c));
 	p.s[0].t->channel_close(l.tx);
-	CHECK(coll_cookie_pending(&c) == 0 && c.status == COLL_OK);
+	CHECK(coll_completion_pending(&c) == 0 && c.status == COLL_OK);
 	memset(lent, 4, SLOT);
 	REQUIRE(BOTH(&p, p.s[1].t->view(l.rx, &q, &g) == COLL_OK));
 	CHECK(g.sequence == 5 && ((const char *)q)[SLOT - 1] == 3);

@@ -56,7 +56,7 @@ static void aim(struct tcp_link *l, struct tcp_receiver *r)
 	const struct coll_frame f = frame_of(&l->into_head);
 
 	l->into_slot = UINT32_MAX;
-	if (r->into.cookie != NULL && !r->into.finished && r->count == 0) {
+	if (r->into.completion != NULL && !r->into.finished && r->count == 0) {
 		if (coll_same_frame(&f, &r->into.expect)) {
 			l->taking = r->into.taker != NULL;
 			l->into_ptr = l->taking ? piece_begin(l, r) : r->into.ptr;

@@ -114,10 +114,10 @@ struct tcp_grant {
 struct tcp_sender {
 	struct tcp_channel base;
 	struct tcp_grant *grant;
-	uint32_t current;          /* slot handed out by slot(), or UINT32_MAX */
-	uint32_t queued;           /* entries of this channel in link->queue */
-	bool closed;               /* free when queued is 0 */
-	struct coll_cookie **lent; /* ring of slots cookies, oldest first */
+	uint32_t current;              /* slot handed out by slot(), or UINT32_MAX */
+	uint32_t queued;               /* entries of this channel in link->queue */
+	bool closed;                   /* free when queued is 0 */
+	struct coll_completion **lent; /* ring of slots completion words, oldest first */
 	uint32_t lent_first, lent_count;
 	uint32_t lent_done;     /* how many of them are given back next: the kernel or the peer has taken them */
 	struct tcp_entry *kept; /* see kept.c; NULL: the link has one socket */
@@ -136,7 +136,7 @@ struct tcp_into {
 	const struct coll_taker *taker; /* in place of ptr */
 	size_t taken;                   /* bytes it has got */
 	struct coll_frame expect;
-	struct coll_cookie *cookie; /* NULL: nothing announced */
+	struct coll_completion *completion; /* NULL: nothing announced */
 	bool finished;
 	coll_status status;
 };
@@ -164,7 +164,7 @@ struct tcp_entry {
 	uint32_t len_bytes;
 	uint32_t slot;             /* UINT32_MAX: none */
 	struct tcp_sender *sender; /* NULL: control */
-	bool lent;                 /* payload is user memory, a cookie waits */
+	bool lent;                 /* payload is user memory, a completion word waits */
 	void *owned;               /* to be freed when sent */
 };
 

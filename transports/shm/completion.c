@@ -1,30 +1,30 @@
 /*
- * shm: cookies, and what follows from them: announced destinations, progress, what a
+ * shm: completion words, and what follows from them: announced destinations, progress, what a
  * sleeper looks at, and the end of a channel.
  *
- * Invariant: cookies, announcements, and the receiver's place in the ring while any is
+ * Invariant: completion words, announcements, and the receiver's place in the ring while any is
  * announced, are touched under the channel's pending.lock only, by whatever thread. A
- * cookie is settled last: from then on the channel's own thread uses it without the lock.
+ * completion word is settled last: from then on the channel's own thread uses it without the lock.
  */
-#include "transports/shm/cookie.h"
+#include "transports/shm/completion.h"
 
 #include "transports/shm/push.h"
 #include "transports/shm/ring.h"
 #include "transports/shm/service.h"
 
-/* ---- Cookies: settled by any thread, pending.lock held ------------------------------------ */
+/* ---- Completion words: settled by any thread, pending.lock held ---- */
 
 static int settle_range(struct shm_channel *c, uint64_t from, uint64_t to, coll_status status)
 {
 	int settled = 0;
 
 	for (uint64_t i = from; i < to && lent_of(c); i++) {
-		struct coll_cookie **place = &c->cookies[i % c->slots], *const cookie = *place;
+		struct coll_completion **place = &c->completions[i % c->slots], *const completion = *place;
 
-		if (cookie) {
+		if (completion) {
 			*place = NULL;
 			atomic_store_explicit(&c->lent, lent_of(c) - 1, memory_order_relaxed);
-			coll_cookie_settle(cookie, status);
+			coll_completion_settle(completion, status);
 			settled++;
 		}
 	}
@@ -51,14 +51,14 @@ static uint64_t given_back(const struct shm_channel *c)
 	return freed > freed_of(c) && freed <= count_of(c) ? freed : freed_of(c);
 }
 
-/* Before cookies of frames that are not given back are settled: their readers, who may
+/* Before completion words of frames that are not given back are settled: their readers, who may
  * live though the link is broken, shall not take what they see from now on for the data. */
 static void revoke_from(struct shm_channel *c, uint64_t from)
 {
 	for (uint64_t i = from; i < count_of(c) && lent_of(c); i++) {
 		unsigned lent = SHM_LENT;
 
-		if (c->cookies[i % c->slots])
+		if (c->completions[i % c->slots])
 			atomic_compare_exchange_strong(&c->heads[i % c->slots].record.loan, &lent, SHM_REVOKED);
 	}
 }
@@ -78,18 +78,18 @@ static int reap(struct shm_channel *c)
 	return settled;
 }
 
-void coll_shm_lent(struct shm_channel *c, struct coll_cookie *cookie)
+void coll_shm_lent(struct shm_channel *c, struct coll_completion *completion)
 {
 	const uint64_t number = count_of(c);
 
-	cookie->status = COLL_OK;
-	cookie->pending = 1;
+	completion->status = COLL_OK;
+	completion->pending = 1;
 	pthread_mutex_lock(&c->pending.lock);
-	if (lent_of(c)) /* the cookie that was in this place: there is a credit, so it was given back */
+	if (lent_of(c)) /* the completion word that was in this place: there is a credit, so it was given back */
 		reap(c);
-	else /* frames before this one have no cookie, whether seen given back or not */
+	else /* frames before this one have no completion word, whether seen given back or not */
 		atomic_store_explicit(&c->reaped, number, memory_order_relaxed);
-	c->cookies[number % c->slots] = cookie;
+	c->completions[number % c->slots] = completion;
 	atomic_store_explicit(&c->lent, lent_of(c) + 1, memory_order_relaxed);
 	coll_pending_join(&c->inst->pending, &c->pending);
 	pthread_mutex_unlock(&c->pending.lock);
@@ -103,7 +103,7 @@ static int refuse_announced(struct shm_channel *c, coll_status status)
 
 	unwant(c, SHM_WANT_FRAME);
 	for (; c->answered < c->announced; settled++)
-		coll_cookie_settle(c->announces[c->answered++ % c->slots].cookie, status);
+		coll_completion_settle(c->announces[c->answered++ % c->slots].completion, status);
 	return settled;
 }
 
@@ -120,7 +120,7 @@ static int answer(struct shm_channel *c)
 		if (status != COLL_OK) /* What was announced behind it cannot fit either. */
 			return settled + refuse_announced(c, status);
 		c->answered++;
-		coll_cookie_settle(a.cookie, COLL_OK);
+		coll_completion_settle(a.completion, COLL_OK);
 		settled++;
 	}
 	return settled;
@@ -143,7 +143,7 @@ static void expect(struct shm_channel *c)
  * caller may view().
  */
 coll_status coll_shm_recv_into(void *channel, void *ptr, const struct coll_memory *mem, const struct coll_frame *frame,
-                               struct coll_cookie *cookie)
+                               struct coll_completion *completion)
 {
 	struct shm_channel *c = channel;
 	coll_status status = COLL_AGAIN;
@@ -159,9 +159,9 @@ coll_status coll_shm_recv_into(void *channel, void *ptr, const struct coll_memor
 		answer(c);
 	if (c->announced - c->answered < c->slots) {
 		status = COLL_OK;
-		cookie->status = COLL_OK;
-		cookie->pending = 1;
-		c->announces[c->announced++ % c->slots] = (struct shm_announce){ptr, *frame, cookie};
+		completion->status = COLL_OK;
+		completion->pending = 1;
+		c->announces[c->announced++ % c->slots] = (struct shm_announce){ptr, *frame, completion};
 		atomic_store_explicit(&c->by_value, false, memory_order_relaxed);
 		answer(c);
 		if (c->answered < c->announced)
