@@ -281,7 +281,7 @@ static coll_status sim_post_ref(void *channel, const void *ptr, const struct col
 	return COLL_OK;
 }
 
-/* A frame that is lent has been looked at: the rest of the world goes on before its
+/* A frame that is loaned has been looked at: the rest of the world goes on before its
  * bytes are read. */
 static void dawdle(struct channel *c)
 {

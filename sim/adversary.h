@@ -5,7 +5,7 @@
  * scheduler fires the event. Within a channel frames keep their order; between
  * channels everything may be reordered.
  *
- * Ranks may end. One that fails closes its channels: what it lent is revoked, and a
+ * Ranks may end. One that fails closes its channels: what it loaned is revoked, and a
  * reader that looks at it just then learns so from view() or done(). One that dies
  * stops within any call of the transport (sim_adversary_doom()), which does nothing
  * any more; then its peers find out, each channel at a moment of its own, after the
@@ -34,7 +34,7 @@ enum sim_mutant {
 	SIM_MUTANT_NO_LINK_DOWN,   /* who waits for a dead peer is not woken */
 	SIM_MUTANT_SETTLE_TWICE,   /* closing settles a completion word that is settled already */
 	SIM_MUTANT_STILL_ARMED,    /* an announced destination outlives its channel */
-	SIM_MUTANT_LOAN_FORGOTTEN, /* what was lent to a rank that went is never settled */
+	SIM_MUTANT_LOAN_FORGOTTEN, /* what was loaned to a rank that went is never settled */
 	SIM_MUTANT_COUNT
 };
 
@@ -49,7 +49,7 @@ struct sim_adversary {
 	uint32_t fickle;
 	bool fooled;
 	enum sim_mutant mutant;
-	/* Called within a view of lent memory, after the look and before the bytes are read. */
+	/* Called within a view of loaned memory, after the look and before the bytes are read. */
 	void (*meanwhile)(void *arg, int owner);
 	void *meanwhile_arg;
 	const char *broken; /* a rule of the interface that was not kept; NULL: none */
@@ -75,7 +75,7 @@ int sim_adversary_fire(struct sim_adversary *a, bool lazy);
 void sim_adversary_doom(struct sim_adversary *a, int rank, uint64_t calls);
 bool sim_adversary_dead(const struct sim_adversary *a, int rank);
 /* A dead rank is cleared away: its peers will find out. As long as its channels are not
- * closed they can still read what it lent them, as one can in mapped memory. */
+ * closed they can still read what it loaned them, as one can in mapped memory. */
 void sim_adversary_bury(struct sim_adversary *a, int rank);
 
 /* Whether every frame that was posted has been consumed. */

@@ -25,7 +25,7 @@ struct tragedy {
 	uint32_t haste;                                /* per cent: notes arrive before any other event */
 	uint32_t told;                                 /* ranks to which a note of a failure is in flight */
 	bool notes;                                    /* the control plane reports a death, not links alone */
-	bool stays;                                    /* what a dead rank lent can still be read */
+	bool stays;                                    /* what a dead rank loaned can still be read */
 	bool spent[SIM_OPERATIONS_MAX][SIM_RANKS_MAX]; /* buffers that hold poison */
 };
 

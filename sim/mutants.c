@@ -60,13 +60,13 @@ static_assert(sizeof(names) / sizeof(names[0]) == MUTANT_COUNT, "a name for ever
 
 static const char *const world_names[] = {
         [SIM_MUTANT_NONE] = "none, with deaths",
-        [SIM_MUTANT_NO_REVOCATION] = "what a failed rank lent is not revoked",
+        [SIM_MUTANT_NO_REVOCATION] = "what a failed rank loaned is not revoked",
         [SIM_MUTANT_NO_WITHDRAWAL] = "a failed call returns before its channels are closed",
         [SIM_MUTANT_NO_NEWS] = "a rank that fails notifies no other",
         [SIM_MUTANT_NO_LINK_DOWN] = "who waits for a dead peer is not woken",
         [SIM_MUTANT_SETTLE_TWICE] = "a completion comes twice",
         [SIM_MUTANT_STILL_ARMED] = "an announced destination outlives its channel",
-        [SIM_MUTANT_LOAN_FORGOTTEN] = "what was lent to a dead rank stays lent",
+        [SIM_MUTANT_LOAN_FORGOTTEN] = "what was loaned to a dead rank stays loaned",
 };
 static_assert(sizeof(world_names) / sizeof(world_names[0]) == SIM_MUTANT_COUNT, "a name for every defect");
 

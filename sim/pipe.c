@@ -30,7 +30,7 @@ static struct loan *loan_to_complete(struct sim_pipe *p)
 	return NULL;
 }
 
-/* Lent to a reader that will never give it back. */
+/* Loaned to a reader that will never give it back. */
 static struct loan *loan_to_lose(struct sim_pipe *p)
 {
 	for (uint32_t i = 0; i < p->slots; i++)

@@ -84,13 +84,13 @@ coll_status sim_pipe_reserve(struct sim_adversary *a);
 /* Whether an event is possible may have changed. */
 void sim_pipe_refresh(struct sim_pipe *p);
 
-/* The frame that is lent, or was and has been revoked since; NULL: it goes by value. */
+/* The frame that is loaned, or was and has been revoked since; NULL: it goes by value. */
 struct loan *sim_pipe_loan(struct sim_pipe *p, uint64_t frame);
 
 /* Nothing more comes: what is announced is given up. */
 void sim_pipe_give_up(struct sim_pipe *p, coll_status status);
 
-/* Revoke what is lent: an end that has no view yet will not get one; an end with a view
+/* Revoke what is loaned: an end that has no view yet will not get one; an end with a view
  * gets the error from done(). */
 void sim_pipe_revoke(struct sim_pipe *p, coll_status why);
 

@@ -8,7 +8,7 @@
 
 #include "dlpack.h"
 
-struct lent {
+struct loaned {
 	union {
 		struct dl_managed plain;
 		struct dl_managed_versioned versioned;
@@ -16,7 +16,7 @@ struct lent {
 	PyObject *owner;
 };
 
-static void give_back(struct lent *l)
+static void give_back(struct loaned *l)
 {
 	PyGILState_STATE held = PyGILState_Ensure();
 
@@ -70,7 +70,7 @@ PyObject *coll_py_dlpack_export(PyObject *owner, const struct dl_tensor *tensor,
 {
 	const int versioned = is_versioned(version);
 	PyObject *capsule;
-	struct lent *l;
+	struct loaned *l;
 
 	if (versioned < 0)
 		return NULL;

@@ -255,7 +255,7 @@ static void link_close(void *link)
 	free(l);
 }
 
-/* Memory is not lent: loop takes it back only when the thread of the other rank has looked, as ranks of one process
+/* Memory is not loaned: loop takes it back only when the thread of the other rank has looked, as ranks of one process
  * do, and the real transports need no thread of the peer for it. */
 static void caps(void *inst, struct coll_transport_caps *caps)
 {

@@ -107,7 +107,7 @@ ROW(ZERO_COPY_UNIT, 20, RETURN, "failure: for a peer to finish the unit it copie
 /* transports/common, loop, shm. */
 ROW(REACTOR_SOON, 5, PACE, "between rounds of a service that was asked to come back soon")
 ROW(LINK_FLUSH_LOOK, 1, PACE, "between looks at links that have something left to send")
-ROW(LOOP_READER, 2000, RETURN, "for a thread that reads lent memory, before the loan is revoked")
+ROW(LOOP_READER, 2000, RETURN, "for a thread that reads loaned memory, before the loan is revoked")
 ROW(SHM_HANDSHAKE, 2000, STRANGER, "for a connection of shm to be proved")
 ROW(SHM_NO_DESCRIPTOR, 1000, TIMEOUT, "without a descriptor to connect with; then the link fails")
 ROW(SHM_NO_DESCRIPTOR_APART, 200, TIMEOUT, "times without a descriptor that lie farther apart are not one")
@@ -124,7 +124,8 @@ ROW(TCP_AGAIN, 30, PACE, "after BUSY, a handshake that the peer dropped, or a ro
 ROW(TCP_TICK_PENDING, 100, PACE, "between looks while something has a deadline")
 ROW(TCP_TICK_REMOTE, 100, UNREACHABLE, "between looks while a link leaves this machine")
 ROW(TCP_TICK_DEAF, 100, DEATH, "between looks while the service thread is not woken by some link")
-ROW(TCP_RAIL_SILENT, 600, PACE, "data in flight on one rail of several and no acknowledgement: it goes over another that is heard")
+ROW(TCP_RAIL_SILENT, 600, PACE,
+    "data in flight on one rail of several and no acknowledgement: it goes over another that is heard")
 ROW(TCP_RAIL_HEARD, 300, PACE, "without an acknowledgement, and still a rail that others may go over")
 ROW(TCP_FINI, 90, RETURN, "at the end of an instance: for queued bytes to leave")
 
@@ -139,7 +140,7 @@ ROW(RDMA_MEND, 750, DEATH, "for a broken connection to be made again")
 ROW(RDMA_MEND_ALL, 1450, DEATH, "or within this since anything came through, if that is later")
 ROW(RDMA_MEND_CONNECT, 200, DEATH, "for one such connection")
 ROW(RDMA_CANCEL, 1000, RETURN, "for a peer to take its promise back; then it loses the link")
-ROW(RDMA_LENT, 4000, RETURN, "for a peer to give lent memory back; then it loses the link")
+ROW(RDMA_LOANED, 4000, RETURN, "for a peer to give loaned memory back; then it loses the link")
 ROW(RDMA_FLUSH, 100, RETURN, "for what a torn connection has received to be read")
 ROW(RDMA_FINI, 90, RETURN, "at the end of an instance: for queued frames to leave")
 ROW(NCCL_CREATE, 600000, CREATE, "of libnccl.so.2: programs of NCCL have limits of their own")

@@ -485,8 +485,8 @@ void coll_mapped_release(struct coll_comm *comm)
 		return;
 	/* Before a stream goes on because of this. */
 	if (!atomic_load_explicit(&d->page->guard, memory_order_relaxed)) {
-		atomic_store(&d->lent, atomic_load(&d->lends) &&
-		                               !mapped_is_past(&d->page->finished, atomic_load(&d->page->enqueued)));
+		atomic_store(&d->loaned, atomic_load(&d->lends) &&
+		                                 !mapped_is_past(&d->page->finished, atomic_load(&d->page->enqueued)));
 		/* In front of the guard: the kernels of these have not seen it. */
 		atomic_store_explicit(&d->page->sound, atomic_load_explicit(&d->page->signalled, memory_order_acquire),
 		                      memory_order_relaxed);
@@ -519,7 +519,7 @@ bool coll_mapped_is_let_go(struct coll_comm *comm, bool over)
 	struct coll_mapped *d = coll_mapped_of(comm);
 	bool used = false;
 
-	if (!d || !d->facts.on || !atomic_load(&d->lent))
+	if (!d || !d->facts.on || !atomic_load(&d->loaned))
 		return true;
 	coll_mapped_release(comm);
 	for (int r = 0; r < d->size; r++) {

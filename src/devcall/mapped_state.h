@@ -145,7 +145,7 @@ struct coll_mapped {
 	size_t slot_bytes;
 	/* Peers may use the user's memory: in some call so far; and when the communicator failed. The first is written
 	 * by the communicator's thread, the second by drivers. */
-	atomic_bool lends, lent;
+	atomic_bool lends, loaned;
 	/* Records: see records.c. These belong to the communicator's thread. */
 	struct mapped_own own[MAPPED_REGIONS];
 	uint32_t record;                      /* number of the next call with records */

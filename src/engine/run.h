@@ -23,7 +23,7 @@ void coll_run_begun(struct coll_run *run, const struct coll_intra_state *state);
 
 /*
  * Cancel a run: its channels have been closed, so nothing settles its completion words any more
- * and no peer reads the memory it lent. A run that has not ended yet ends with status (an
+ * and no peer reads the memory it loaned. A run that has not ended yet ends with status (an
  * error). In any state it releases its fabric, and may be started again or
  * destroyed. Every run that used the fabric since its channels were opened must be
  * cancelled before any of them is polled or started again.

@@ -75,7 +75,7 @@ static inline coll_status send_by_value(struct coll_run *run, struct instance *i
 }
 
 /*
- * Whether to lend the source without a copy. A raw contribution in place is not lent: the result
+ * Whether to lend the source without a copy. A raw contribution in place is not loaned: the result
  * overwrites it, and the lane would wait for the reader. There are two exceptions. The kernel may take the
  * bytes, whether the reader runs or not. Or, with two ranks, the one that overwrites it is the
  * reader, or comes after it.
@@ -109,7 +109,7 @@ static coll_status launch(struct coll_run *run, struct instance *inst, struct fl
 			run->stats.bytes_sent += len_bytes;
 			run->stats.by_reference++;
 			run->completions++;
-			f->lent = true;
+			f->loaned = true;
 		}
 	}
 	if (status == COLL_ERR_UNSUPPORTED) {
@@ -127,7 +127,7 @@ static void land(struct coll_run *run, struct instance *inst, struct flight *f)
 {
 	f->next = run->free_flights;
 	run->free_flights = f;
-	run->completions -= f->lent;
+	run->completions -= f->loaned;
 	inst->nflights--;
 	run->events++;
 }

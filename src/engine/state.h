@@ -83,8 +83,8 @@ struct flight {
 	const struct coll_step *step;
 	struct port *port;
 	bool parked;                       /* has no slot yet */
-	bool lent;                         /* by reference */
-	struct coll_completion completion; /* otherwise: lent by reference until not pending */
+	bool loaned;                       /* by reference */
+	struct coll_completion completion; /* otherwise: loaned by reference until not pending */
 };
 
 /* A RECV_REDUCE whose frame is taken piece by piece, perhaps by another thread: all that it reads. */

@@ -120,7 +120,7 @@ void coll_intra_cma_ended(struct coll_intra *n, const struct coll_job *job)
 static void by_slots(struct coll_intra *n, struct coll_intra_state *s)
 {
 	n->pull.way = (enum intra_copy)(n->pull.way & 1);
-	n->direct.lent = false;
+	n->direct.loaned = false;
 	s->phase = BY_SLOTS;
 }
 
@@ -156,7 +156,7 @@ static void make_offer(struct coll_intra *n, const struct coll_job *job, struct 
 	n->pull.heard = n->pull.read = 1u << n->rank;
 	memcpy(n->pull.ns, mine.ns, sizeof(n->pull.ns));
 	/* Who fails from here on waits for the others' units: coll_intra_revoke(). */
-	n->direct.lent = true;
+	n->direct.loaned = true;
 	n->direct.written = NULL;
 	s->phase = OFFERED;
 	s->done = s->next = 0;
@@ -335,7 +335,7 @@ static coll_status work(struct coll_intra *n, const struct coll_job *job, struct
 		return st;
 	}
 	if (s->phase == OFFERED)
-		return coll_intra_idle_lent(n, s);
+		return coll_intra_idle_loaned(n, s);
 	finish(n, s);
 	return COLL_OK;
 }
@@ -354,7 +354,7 @@ static coll_status await_taken(struct coll_intra *n, struct coll_intra_state *s)
 	s->pending = s->done;
 	/* Turn 0 once in a while is that of a line that was never written, which says neither. */
 	if (word != coll_intra_word(s->epoch, INTRA_GOOD) && word != coll_intra_word(s->epoch, INTRA_BAD))
-		return coll_intra_idle_lent(n, s);
+		return coll_intra_idle_loaned(n, s);
 	n->pull.failed |= (uint32_t)word == INTRA_BAD;
 	return COLL_OK;
 }
@@ -373,7 +373,7 @@ static coll_status end(struct coll_intra *n, const struct coll_job *job, struct 
 		by_slots(n, s);
 		return COLL_OK;
 	}
-	n->direct.lent = false;
+	n->direct.loaned = false;
 	n->direct.stats.cma_read += (size_t)(n->size - 1) * coll_intra_block_bytes(job);
 	coll_intra_cma_ended(n, job);
 	coll_intra_entered_all(n, s);

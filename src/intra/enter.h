@@ -203,7 +203,7 @@ static inline bool coll_intra_is_revoked(const struct coll_intra *n, uint32_t ra
 	/* Sequentially consistent: see zero_copy.c. */
 	return atomic_load(&n->peers[rank].region->revoked);
 }
-static inline coll_status coll_intra_idle_lent(struct coll_intra *n, struct coll_intra_state *s)
+static inline coll_status coll_intra_idle_loaned(struct coll_intra *n, struct coll_intra_state *s)
 {
 	return coll_intra_is_revoked(n, s->pending) ? COLL_ERR_ABORTED : coll_intra_idle(n, s);
 }

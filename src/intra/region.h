@@ -137,7 +137,7 @@ enum { COLL_AGREED = 16, COLL_SIZES = 48, COLL_INTRA_OPS_MAX = 32 };
 
 /* Operations on buffers that all ranks map: zero_copy.c. */
 struct intra_zero_copy {
-	bool lent;     /* peers may read or write buffers of this call */
+	bool loaned;   /* peers may read or write buffers of this call */
 	char *written; /* what they may write, NULL: nothing */
 	size_t written_bytes;
 	struct intra_reach reach[COLL_INTRA_SIZE_MAX][COLL_REACHES];

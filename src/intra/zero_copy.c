@@ -108,7 +108,7 @@ static coll_status enter(struct coll_intra *n, const struct coll_job *job, struc
 
 	if (st != COLL_OK)
 		return st;
-	d->lent = false;
+	d->loaned = false;
 	d->written = NULL;
 	for (int which = 0; which < COLL_REACHES; which++) {
 		char *base = which == COLL_REACH_IN ? job->in.base : job->out.base;
@@ -116,7 +116,7 @@ static coll_status enter(struct coll_intra *n, const struct coll_job *job, struc
 		if (needed(job, n->rank, which) && !overwritten(job))
 			note.piece[which] = name(n, base, coll_intra_reach_bytes(job, which));
 		d->reach[n->rank][which] = (struct intra_reach){.piece = note.piece[which], .at = base};
-		d->lent |= note.piece[which].region != 0;
+		d->loaned |= note.piece[which].region != 0;
 	}
 	if (note.piece[COLL_REACH_OUT].region) {
 		d->written = job->out.base;
@@ -144,7 +144,7 @@ static coll_status await_reports(struct coll_intra *n, struct coll_intra_state *
 			continue;
 		if ((uint32_t)(word >> 32) != s->epoch || (uint32_t)word == 0) {
 			s->pending = s->done;
-			return coll_intra_idle_lent(n, s);
+			return coll_intra_idle_loaned(n, s);
 		}
 		*other = true;
 	}
@@ -165,7 +165,7 @@ static coll_status await_entries(struct coll_intra *n, const struct coll_job *jo
 		st = coll_intra_check(job, s, line, true);
 		s->pending = s->done;
 		if (st != COLL_OK)
-			return st == COLL_AGAIN ? coll_intra_idle_lent(n, s) : st;
+			return st == COLL_AGAIN ? coll_intra_idle_loaned(n, s) : st;
 		memcpy(&note, line->payload, sizeof(note));
 		for (int which = 0; which < COLL_REACHES; which++)
 			n->direct.reach[s->done][which] = (struct intra_reach){.piece = note.piece[which]};
@@ -245,7 +245,7 @@ static void leave_all(struct coll_intra *n)
 				n->peers[r].transport->shared->leave(n->peers[r].link, reach->hold);
 			reach->hold = NULL;
 		}
-	n->direct.lent = false;
+	n->direct.loaned = false;
 }
 
 /* Map what this rank is going to use. AGAIN: some of it is on its way; UNSUPPORTED: it never will be. */
@@ -316,7 +316,7 @@ static coll_status map(struct coll_intra *n, const struct coll_job *job, struct 
 	const coll_status st = reach_all(n, job, s);
 
 	if (st == COLL_AGAIN)
-		return coll_intra_idle_lent(n, s);
+		return coll_intra_idle_loaned(n, s);
 	if (st != COLL_OK && st != COLL_ERR_UNSUPPORTED)
 		return st;
 	coll_intra_announce(n, s, LINE_MAPPED, st == COLL_OK ? INTRA_GOOD : INTRA_BAD);
@@ -489,7 +489,7 @@ void coll_intra_revoke(struct coll_intra *n)
 	if (!n || !n->mine)
 		return;
 	atomic_store(&n->mine->revoked, 1);
-	if (!n->direct.lent)
+	if (!n->direct.loaned)
 		return;
 	while (anybody_busy(n) && coll_clock_ns() - since_ns < COLL_DELAY_NS(ZERO_COPY_UNIT))
 		sched_yield();

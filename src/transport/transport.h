@@ -46,7 +46,7 @@ struct coll_transport_caps {
 	bool post_ref;         /* sends from user memory without a copy into a slot */
 	bool recv_into;        /* receives into user memory without a view */
 	bool cross_host;       /* can reach another host */
-	/* Bytes move in progress() only, and memory that is lent goes into buffers of
+	/* Bytes move in progress() only, and memory that is loaned goes into buffers of
 	 * the kernel: a sender does not wait for its reader to run. */
 	bool streamed;
 	size_t slot_bytes_best; /* frames worth having when memory allows; 0: no opinion */
@@ -132,7 +132,7 @@ struct coll_frame {
 };
 
 /* Completion of a by-reference transfer. The transport writes status, then pending =
- * 0 with release, and touches neither the completion word nor the memory lent afterwards. It
+ * 0 with release, and touches neither the completion word nor the memory loaned afterwards. It
  * may do so in any thread: in a call on the channel, in anybody's progress, in
  * service. So pending is read with acquire: coll_completion_pending(). */
 struct coll_completion {
@@ -210,7 +210,7 @@ struct coll_transport {
 	 * ends, agreed). Opening the receiving end grants the credits; until then the
 	 * sender's slot() says AGAIN. channel_close of a receiving end discards what
 	 * has arrived. When channel_close returns, every completion word of the channel is settled
-	 * and nobody, here or at the peer, reads memory lent to it as data of a frame, or
+	 * and nobody, here or at the peer, reads memory loaned to it as data of a frame, or
 	 * writes memory announced to it; no taker is called any more. */
 	coll_status (*channel_open)(void *link, const struct coll_channel_key *key, enum coll_direction dir,
 	                            size_t slot_bytes, uint32_t slots, void **channel);
@@ -222,7 +222,7 @@ struct coll_transport {
 	coll_status (*slot)(void *channel, size_t len_bytes, void **p);
 	/* Send the slot; never AGAIN after a successful slot(). */
 	coll_status (*post)(void *channel, const struct coll_frame *frame);
-	/* Send frame->len_bytes from user memory. OK: accepted, the memory is lent
+	/* Send frame->len_bytes from user memory. OK: accepted, the memory is loaned
 	 * until coll_completion_pending() is 0 (may already be so on return). AGAIN: no credit.
 	 * UNSUPPORTED: use slot and post for this one. A slot that was handed out and not
 	 * posted is not the caller's any more after OK. */
@@ -236,7 +236,7 @@ struct coll_transport {
 	/* Announce where the next frame goes. The frame must match expect in every
 	 * member before a byte is written to ptr; otherwise completion->status is
 	 * COLL_ERR_MISMATCH, memory untouched, and view() still shows that frame.
-	 * UNSUPPORTED: use view. OK: ptr is lent until coll_completion_pending() is 0; view and
+	 * UNSUPPORTED: use view. OK: ptr is loaned until coll_completion_pending() is 0; view and
 	 * done are not called on the channel before. */
 	coll_status (*recv_into)(void *channel, void *ptr, const struct coll_memory *mem,
 	                         const struct coll_frame *expect, struct coll_completion *completion);

@@ -46,7 +46,7 @@ struct coll_transport_shared {
 	 * OK: the pages live until both ends have let go, also beyond mem_free. Error: nothing
 	 * was offered, and the peer was not told. */
 	coll_status (*offer)(void *link, const struct coll_channel_key *key, const struct coll_memory *mem);
-	/* No further peer is offered this memory of mem_alloc, and it is neither shared nor lent: the
+	/* No further peer is offered this memory of mem_alloc, and it is neither shared nor loaned: the
 	 * transport releases what it keeps for that, as a descriptor. What was offered stands, also
 	 * if it is still on its way. mem_free comes later, as always. Locks, does not block. */
 	void (*settle)(void *inst, const struct coll_memory *mem);

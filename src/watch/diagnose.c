@@ -115,7 +115,7 @@ static void stir(struct coll_comm *comm, struct coll_wait_timer *p, int peer, en
 
 /* A link ended. A rank that failed has sent its note before; the control plane detects a rank that was
  * killed. No rank is blamed before either note had time to arrive. Or the peer revoked memory that it had
- * lent: it has failed, and has sent its note. */
+ * loaned: it has failed, and has sent its note. */
 static coll_status inquire_broken(struct coll_comm *comm, const struct coll_wait *w, struct coll_wait_timer *p,
                                   const struct coll_run_where *where, uint64_t now, const char *cause)
 {

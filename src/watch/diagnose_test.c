@@ -115,7 +115,7 @@ TEST(diagnose, whose_link_stands_is_suspected_once)
 	CHECK(fake_control.told[0].kind == COLL_GOSSIP_DEATH && fake_control.told[0].process == PEER);
 }
 
-TEST(diagnose, who_took_back_what_it_lent_is_asked)
+TEST(diagnose, who_took_back_what_it_loaned_is_asked)
 {
 	setup(COLL_ERR_ABORTED);
 	look();

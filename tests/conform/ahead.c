@@ -14,7 +14,7 @@ struct ahead {
 	struct world w;
 	void *tx, *rx;
 	struct coll_memory from, to;
-	struct coll_completion lent[SLOTS], in[SLOTS];
+	struct coll_completion loaned[SLOTS], in[SLOTS];
 	int announced;
 };
 
@@ -96,13 +96,13 @@ static void send(struct ahead *a, uint64_t first, int from, int n, bool mixed)
 		const struct coll_frame head = head_of(31, first + (uint64_t)k, LEN);
 		coll_status status = COLL_ERR_UNSUPPORTED;
 
-		a->lent[k] = (struct coll_completion){0, COLL_OK};
+		a->loaned[k] = (struct coll_completion){0, COLL_OK};
 		fill(piece(&a->from, k), 31, first + (uint64_t)k, LEN);
 		if (!mixed || k % 2 == 0)
 			CHECK(AWAIT(&a->w, (status = a->w.t->post_ref(a->tx, piece(&a->from, k), &a->from, &head,
-			                                              &a->lent[k])) != COLL_AGAIN));
+			                                              &a->loaned[k])) != COLL_AGAIN));
 		if (status == COLL_ERR_UNSUPPORTED) {
-			a->lent[k].pending = 0;
+			a->loaned[k].pending = 0;
 			send_one(&a->w, a->tx, 31, first + (uint64_t)k, LEN);
 		} else {
 			CHECK(status == COLL_OK, "%s", coll_status_string(status));
@@ -110,10 +110,10 @@ static void send(struct ahead *a, uint64_t first, int from, int n, bool mixed)
 	}
 }
 
-static void await_lent(struct ahead *a, int n)
+static void await_loaned(struct ahead *a, int n)
 {
 	for (int k = 0; k < n; k++)
-		CHECK(AWAIT(&a->w, !coll_completion_pending(&a->lent[k])), "lent %d", k);
+		CHECK(AWAIT(&a->w, !coll_completion_pending(&a->loaned[k])), "loaned %d", k);
 }
 
 /* One round of n frames; those that are not announced are viewed. A receiver that has emptied all slots
@@ -137,7 +137,7 @@ static void round_of(struct ahead *a, uint64_t first, bool late, bool mixed)
 	}
 	for (int k = a->announced; k < n; k++)
 		recv_one(&a->w, a->rx, 31, first + (uint64_t)k, LEN);
-	await_lent(a, n);
+	await_loaned(a, n);
 }
 
 static void stream(bool late, bool mixed)
@@ -194,7 +194,7 @@ TEST(ahead, a_mismatch_before_others)
 		for (int k = 0; k < a.announced; k++)
 			if (a.in[k].status != COLL_OK)
 				recv_one(&a.w, a.rx, 31, (uint64_t)k, LEN);
-		await_lent(&a, a.announced);
+		await_loaned(&a, a.announced);
 		for (uint64_t i = 100; i < 100 + 3 * SLOTS; i++) { /* the channel goes on, all its slots are back */
 			send_one(&a.w, a.tx, 31, i, LEN);
 			recv_one(&a.w, a.rx, 31, i, LEN);

@@ -328,7 +328,7 @@ static void mismatch_of(struct coll_frame wrong, bool early, bool by_ref)
 	struct lane l;
 	static char from[65536];
 	char *to = malloc(sizeof(from));
-	struct coll_completion completion = {0}, lent = {0};
+	struct coll_completion completion = {0}, loaned = {0};
 	coll_status status;
 
 	if (!lane_open(&l, sizeof(from), 2))
@@ -336,8 +336,8 @@ static void mismatch_of(struct coll_frame wrong, bool early, bool by_ref)
 	memset(to, 0xee, sizeof(from));
 	fill(from, 5, 0, 60000);
 	status = early ? l.w.t->recv_into(l.rx, to, NULL, &wrong, &completion) : COLL_OK;
-	if (!by_ref || send_ref(&l, from, 5, 0, 60000, &lent) != COLL_OK) {
-		lent.pending = 0;
+	if (!by_ref || send_ref(&l, from, 5, 0, 60000, &loaned) != COLL_OK) {
+		loaned.pending = 0;
 		send_one(&l.w, l.tx, 5, 0, 60000);
 	}
 	if (!early)
@@ -350,7 +350,7 @@ static void mismatch_of(struct coll_frame wrong, bool early, bool by_ref)
 			REQUIRE(to[k] == (char)0xee);
 	}
 	recv_one(&l.w, l.rx, 5, 0, 60000);
-	CHECK(AWAIT(&l.w, coll_completion_pending(&lent) == 0));
+	CHECK(AWAIT(&l.w, coll_completion_pending(&loaned) == 0));
 	/* The channel still works. */
 	send_one(&l.w, l.tx, 5, 1, 10);
 	recv_one(&l.w, l.rx, 5, 1, 10);
@@ -441,7 +441,7 @@ TEST(data, close_takes_an_announcement_back)
 	world_close(&l.w);
 }
 
-/* After channel_close the lent memory is the caller's again. */
+/* After channel_close the loaned memory is the caller's again. */
 static void take_back(struct lane *l, char *from, size_t len, const struct coll_memory *mem)
 {
 	const struct coll_frame head = head_of(8, 0, len);
@@ -469,7 +469,7 @@ static void take_back(struct lane *l, char *from, size_t len, const struct coll_
 	}
 }
 
-TEST(data, close_takes_lent_memory_back)
+TEST(data, close_takes_loaned_memory_back)
 {
 	struct lane l;
 	static char plain[65536];

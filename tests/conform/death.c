@@ -14,13 +14,13 @@ enum ending { KILLED, EXITS };
 
 struct scene {
 	enum ending ending;
-	bool by_ref;   /* a lent frame, an announced destination: pending when it happens */
+	bool by_ref;   /* a loaned frame, an announced destination: pending when it happens */
 	bool sleeping; /* the survivor is asleep */
 };
 
 enum { LEN = 65536 };
 
-static char lent[LEN], announced[LEN];
+static char loaned[LEN], announced[LEN];
 
 static void victim(struct world *w, void *arg)
 {
@@ -83,7 +83,7 @@ static void survive(const struct scene *s)
 	if (s->by_ref) {
 		coll_status status = COLL_AGAIN;
 
-		AWAIT(&w, (status = w.t->post_ref(tx, lent, NULL, &head_out, &out)) != COLL_AGAIN);
+		AWAIT(&w, (status = w.t->post_ref(tx, loaned, NULL, &head_out, &out)) != COLL_AGAIN);
 		if (status != COLL_OK)
 			out.pending = 0;
 		if (w.t->recv_into(rx, announced, NULL, &head_in, &in) != COLL_OK)
@@ -138,7 +138,7 @@ TEST(death, killed_while_the_survivor_sleeps)
 	survive(&(struct scene){KILLED, false, true});
 }
 
-TEST(death, killed_with_memory_lent)
+TEST(death, killed_with_memory_loaned)
 {
 	survive(&(struct scene){KILLED, true, false});
 	survive(&(struct scene){KILLED, true, true});
@@ -158,8 +158,8 @@ static void lender(struct world *w, void *arg)
 	struct coll_completion completion;
 	coll_status status = COLL_AGAIN;
 
-	fill(lent, 3, 0, LEN);
-	AWAIT(w, (status = w->t->post_ref(tx, lent, NULL, &head, &completion)) != COLL_AGAIN);
+	fill(loaned, 3, 0, LEN);
+	AWAIT(w, (status = w->t->post_ref(tx, loaned, NULL, &head, &completion)) != COLL_AGAIN);
 	if (status == COLL_ERR_UNSUPPORTED)
 		send_one(w, tx, 3, 0, LEN);
 	for (int i = 0; i < 1000; i++)

@@ -1,6 +1,6 @@
 /*
  * Frames both ways at once, of all sizes, by value and by reference, between threads and
- * between processes; and memory of the transport, lent piece by piece.
+ * between processes; and memory of the transport, loaned piece by piece.
  */
 #include <stdlib.h>
 
@@ -208,7 +208,7 @@ TEST(traffic, both_ways_between_processes)
 		world_processes(both_ways, (void *)&traffics[k]);
 }
 
-/* Memory of the transport is ordinary memory that may be lent piece by piece, freed and
+/* Memory of the transport is ordinary memory that may be loaned piece by piece, freed and
  * allocated again. */
 enum { PIECE = 20000, PIECES = 40, LENDINGS = 12 };
 

@@ -12,7 +12,7 @@
 
 #include "inflight/async.h"
 
-static atomic_int lent;
+static atomic_int loaned;
 
 /* Of the calls of a kind on a communicator, 0: the newest. */
 static bool newest(const coll_comm *comm, enum coll_kind kind, unsigned which, struct coll_op_record *op)
@@ -200,7 +200,7 @@ static uint64_t frames_sent(coll_comm *comm)
 }
 
 /* A lane that an operation has left is the next one's. What rank 0 lends to rank 1 is not over
- * before rank 1 has come; yet the operation behind it sends. Where nothing is lent (tcp;
+ * before rank 1 has come; yet the operation behind it sends. Where nothing is loaned (tcp;
  * fewer cores than ranks), the first one is over at once, and there is nothing to see. */
 static void behind(coll_comm *comm, int rank, void *arg)
 {
@@ -231,7 +231,7 @@ static void behind(coll_comm *comm, int rank, void *arg)
 		}
 		CHECK(frames_sent(comm) >= 2, "%llu", (unsigned long long)frames_sent(comm));
 		if (newest(comm, COLL_KIND_REDUCE, 1, &first) && first.state == COLL_OP_RUNNING)
-			atomic_fetch_add(&lent, 1);
+			atomic_fetch_add(&loaned, 1);
 		atomic_store(go, 1);
 	}
 	for (int i = 0; i < 2; i++) {
@@ -243,19 +243,19 @@ static void behind(coll_comm *comm, int rank, void *arg)
 	}
 }
 
-TEST(async_overlap, operations_behind_what_is_lent)
+TEST(async_overlap, operations_behind_what_is_loaned)
 {
 	atomic_int go = 0;
 
-	atomic_store(&lent, 0);
+	atomic_store(&loaned, 0);
 	further[0] = "COLL_INTRA=0"; /* a plan's frames are looked at */
 	run_ranks(2, behind, &go);
 	further[0] = NULL;
-	if (atomic_load(&lent) == 0)
-		SKIP("nothing is lent here");
+	if (atomic_load(&loaned) == 0)
+		SKIP("nothing is loaned here");
 }
 
-/* The same where nothing is lent: the algorithm has a lane that only sends and one that only
+/* The same where nothing is loaned: the algorithm has a lane that only sends and one that only
  * receives. What rank 0 receives cannot come before rank 1 has, so the first operation goes on;
  * yet the second one sends, on the lane that the first one has left. */
 static void sending_lane(coll_comm *comm, int rank, void *arg)

@@ -214,15 +214,15 @@ TEST(communicators, refused_calls_do_not_count)
 
 /* ---- Memory of a failed call ---- */
 
-enum { LENT = 8192 };
+enum { LOANED = 8192 };
 
 static void *broadcast_at_1(void *arg)
 {
-	static int got[LENT];
+	static int got[LOANED];
 	coll_comm *comm = arg;
-	coll_status st = coll_broadcast(NULL, got, LENT, COLL_I32, 0, comm, NULL);
+	coll_status st = coll_broadcast(NULL, got, LOANED, COLL_I32, 0, comm, NULL);
 
-	for (int i = 0; st == COLL_OK && i < LENT; i++)
+	for (int i = 0; st == COLL_OK && i < LOANED; i++)
 		if (got[i] != i)
 			return "wrong data";
 	return st == COLL_OK ? "ok" : "error";
@@ -230,11 +230,11 @@ static void *broadcast_at_1(void *arg)
 
 /* The root lends its vector, fails because the other rank is late, and writes over the
  * vector: the late one must not take that for the root's data. */
-TEST(communicators, what_was_lent_comes_back)
+TEST(communicators, what_was_loaned_comes_back)
 {
 	const char *settings[] = {transports, "COLL_DEBUG=warn", "COLL_ARRIVAL_TIMEOUT_MS=600", "COLL_SLOT_BYTES=64K",
 	                          NULL};
-	static int data[LENT];
+	static int data[LOANED];
 	coll_config cfg = COLL_CONFIG_INIT;
 	coll_comm *comms[2];
 	pthread_t other;
@@ -242,14 +242,14 @@ TEST(communicators, what_was_lent_comes_back)
 
 	cfg.settings = settings;
 	CHECK(coll_comm_create_all(comms, 2, &cfg) == COLL_OK);
-	for (int i = 0; i < LENT; i++)
+	for (int i = 0; i < LOANED; i++)
 		data[i] = i;
 	/* Once together: channels are open. */
 	pthread_create(&other, NULL, broadcast_at_1, comms[1]);
-	CHECK(coll_broadcast(data, data, LENT, COLL_I32, 0, comms[0], NULL) == COLL_OK);
+	CHECK(coll_broadcast(data, data, LOANED, COLL_I32, 0, comms[0], NULL) == COLL_OK);
 	pthread_join(other, &end);
 	CHECK(end && strcmp(end, "ok") == 0, "together: %s", (char *)end);
-	if (coll_broadcast(data, data, LENT, COLL_I32, 0, comms[0], NULL) != COLL_OK) {
+	if (coll_broadcast(data, data, LOANED, COLL_I32, 0, comms[0], NULL) != COLL_OK) {
 		memset(data, -1, sizeof(data));
 		end = broadcast_at_1(comms[1]);
 		CHECK(strcmp(end, "error") == 0, "after the failure: %s", (char *)end);

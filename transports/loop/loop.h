@@ -29,10 +29,10 @@ struct loop_bell {
 	int wake_fd;
 };
 
-/* Who may touch memory that was lent by reference. The receiver moves LENT to
+/* Who may touch memory that was loaned by reference. The receiver moves LOANED to
  * READ when it first looks and READ to BACK when it is done; the sender moves
- * LENT to REVOKED when it closes early, and READ too if the reader takes too long. */
-enum loop_loan { LOOP_BY_VALUE, LOOP_LENT, LOOP_READ, LOOP_BACK, LOOP_REVOKED };
+ * LOANED to REVOKED when it closes early, and READ too if the reader takes too long. */
+enum loop_loan { LOOP_BY_VALUE, LOOP_LOANED, LOOP_READ, LOOP_BACK, LOOP_REVOKED };
 
 struct loop_cell {
 	_Atomic uint64_t turn; /* frame number + 1 once the frame is there */
@@ -108,9 +108,9 @@ struct loop_channel {
 	uint64_t freed_seen;
 	atomic_uint want;
 	bool held; /* receiver: a view is out */
-	/* pending.lock: completion words and announcements. lent and reaped are also looked at without. */
+	/* pending.lock: completion words and announcements. loaned and reaped are also looked at without. */
 	struct coll_pending_channel pending;
-	_Atomic uint32_t lent;                /* sender: completion words pending */
+	_Atomic uint32_t loaned;              /* sender: completion words pending */
 	struct coll_completion **completions; /* sender: by frame number % slots */
 	struct loop_announce *announces;      /* receiver: ring of slots entries */
 	uint64_t announced, answered;

@@ -43,9 +43,9 @@ static uint64_t reaped_of(const struct loop_channel *c)
 	return atomic_load_explicit(&c->reaped, memory_order_relaxed);
 }
 
-static uint32_t lent_of(const struct loop_channel *c)
+static uint32_t loaned_of(const struct loop_channel *c)
 {
-	return atomic_load_explicit(&c->lent, memory_order_relaxed);
+	return atomic_load_explicit(&c->loaned, memory_order_relaxed);
 }
 
 static void want(struct loop_channel *c, unsigned what)
@@ -89,7 +89,7 @@ static int settle_at(struct loop_channel *c, uint64_t number, coll_status status
 	if (!it)
 		return 0;
 	*completion = NULL;
-	atomic_store_explicit(&c->lent, lent_of(c) - 1, memory_order_relaxed);
+	atomic_store_explicit(&c->loaned, loaned_of(c) - 1, memory_order_relaxed);
 	coll_completion_settle(it, status);
 	return 1;
 }
@@ -104,7 +104,7 @@ static int reap(struct loop_channel *c)
 
 	for (; at < freed; at++)
 		settled += settle_at(c, at, COLL_OK);
-	if (lent_of(c) && receiver_gone(c)) {
+	if (loaned_of(c) && receiver_gone(c)) {
 		const coll_status lost = peer_gone(c) ? COLL_ERR_PEER_DEAD : COLL_ERR_ABORTED;
 
 		for (at = freed; at < sent; at++)
@@ -161,7 +161,7 @@ static bool advance(struct coll_pending_channel *pending, int *settled)
 	        (struct loop_channel *)(void *)((char *)pending - offsetof(struct loop_channel, pending));
 
 	*settled += c->dir == COLL_DIR_SEND ? reap(c) : answer(c);
-	return lent_of(c) || c->answered < c->announced;
+	return loaned_of(c) || c->answered < c->announced;
 }
 
 int coll_loop_progress(void *inst)
@@ -250,8 +250,8 @@ coll_status coll_loop_post_ref(void *channel, const void *ptr, const struct coll
 	pthread_mutex_lock(&c->pending.lock);
 	reap(c); /* the completion word that was in this place */
 	c->completions[count_of(c) % c->pipe->slots] = completion;
-	atomic_store_explicit(&c->lent, lent_of(c) + 1, memory_order_relaxed);
-	publish(c, frame, ptr, LOOP_LENT);
+	atomic_store_explicit(&c->loaned, loaned_of(c) + 1, memory_order_relaxed);
+	publish(c, frame, ptr, LOOP_LOANED);
 	coll_pending_join(&c->inst->pending, &c->pending);
 	pthread_mutex_unlock(&c->pending.lock);
 	return COLL_OK;
@@ -261,7 +261,7 @@ coll_status coll_loop_post_ref(void *channel, const void *ptr, const struct coll
 
 static coll_status take(struct loop_channel *c, struct loop_cell *cell)
 {
-	int expected = LOOP_LENT;
+	int expected = LOOP_LOANED;
 
 	if (c->held || atomic_load_explicit(&cell->loan, memory_order_relaxed) == LOOP_BY_VALUE)
 		return COLL_OK;
@@ -344,9 +344,9 @@ bool coll_loop_noteworthy(const struct loop_channel *c)
 {
 	const unsigned wanted = atomic_load_explicit(&c->want, memory_order_relaxed);
 	const struct loop_pipe *p = c->pipe;
-	const bool lent = lent_of(c);
+	const bool loaned = loaned_of(c);
 
-	if (!wanted && !lent)
+	if (!wanted && !loaned)
 		return false;
 	if (peer_gone(c))
 		return true;
@@ -354,7 +354,7 @@ bool coll_loop_noteworthy(const struct loop_channel *c)
 		return frame_at(p, count_of(c));
 	if (!atomic_load(&p->granted))
 		return false;
-	if (lent && (atomic_load(&p->freed) > reaped_of(c) || receiver_gone(c)))
+	if (loaned && (atomic_load(&p->freed) > reaped_of(c) || receiver_gone(c)))
 		return true;
 	return (wanted & LOOP_WANT_CREDIT) && count_of(c) - atomic_load(&p->freed) < p->slots;
 }
@@ -371,7 +371,7 @@ static void await_reader(struct loop_channel *c, struct loop_cell *cell)
 	while (atomic_load(&cell->loan) == LOOP_READ && !pthread_equal(cell->reader, pthread_self())) {
 		if (coll_clock_ns() > until) {
 			c->inst->env.log(c->inst->env.ctx, 1,
-			                 "[COLL-6301] loop: memory lent to a peer is still being read");
+			                 "[COLL-6301] loop: memory loaned to a peer is still being read");
 			break;
 		}
 		coll_net->yield();
@@ -384,7 +384,7 @@ static void revoke(struct loop_channel *c)
 	reap(c);
 	for (uint64_t at = reaped_of(c); at < count_of(c); at++) {
 		struct loop_cell *cell = cell_of(c->pipe, at);
-		int expected = LOOP_LENT;
+		int expected = LOOP_LOANED;
 
 		if (!c->completions[at % c->pipe->slots])
 			continue;

@@ -20,7 +20,7 @@ int coll_loop_progress(void *inst);
 /* Something the channel's owner was refused is there now. */
 bool coll_loop_noteworthy(const struct loop_channel *c);
 
-/* Take back or give back what is lent, and settle every completion word. */
+/* Take back or give back what is loaned, and settle every completion word. */
 void coll_loop_quiesce(struct loop_channel *c);
 
 #endif

@@ -6,7 +6,7 @@
  *
  * Invariant: the rails of a link are opened together and closed together. When one has broken for good the link is
  * over: link_down is called once, and LOST tells the peer on the rails that are left. Those go on until the link is
- * closed, so that what users lent comes back in order. This file does not make connections.
+ * closed, so that what users loaned comes back in order. This file does not make connections.
  */
 #include "transports/rdma/rails.h"
 

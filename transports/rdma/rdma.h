@@ -151,7 +151,7 @@ struct rdma_sender {
 	bool asked;        /* the receiver has been asked about the first of them */
 	uint32_t queued;   /* entries in link->queue */
 	uint32_t logged;   /* in link->log */
-	uint32_t lent;     /* completion words out */
+	uint32_t loaned;   /* completion words out */
 	uint64_t last_seq; /* of its last work request, 0: none */
 	struct rdma_sender *next, **prev;
 };
@@ -192,7 +192,7 @@ struct rdma_entry {
 	/* A frame: */
 	struct coll_frame frame;
 	uint64_t number;
-	const char *lent; /* NULL: the payload is in the slot */
+	const char *loaned; /* NULL: the payload is in the slot */
 	uint32_t lkey;
 	struct coll_completion *completion;
 	bool fence; /* no data: a visible completion behind what went before */
@@ -242,7 +242,7 @@ struct rdma_link {
 	uint64_t sq_tail, sq_done, sq_signalled; /* work requests posted, known complete, last visible one */
 	uint32_t recvs;                          /* of the peer's, left to use */
 	uint32_t recvs_owed;                     /* of ours, not told yet */
-	/* Frames and notes sent whose completion has not been seen: who lent memory gets it back
+	/* Frames and notes sent whose completion has not been seen: who loaned memory gets it back
 	 * from here, and a new connection sends again what the peer has not got. log_first is
 	 * also how many items came before, ever. */
 	struct rdma_entry log[RDMA_SENDS];

@@ -126,7 +126,7 @@ static bool must_wait(const struct rdma_sender *s, const struct rdma_entry *e)
 {
 	const struct rdma_grant *g = s->grant;
 
-	return e->lent && e->frame.len_bytes >= RDMA_INTO_BYTES && g->manner != MANNER_COMES &&
+	return e->loaned && e->frame.len_bytes >= RDMA_INTO_BYTES && g->manner != MANNER_COMES &&
 	       !rdma_target_of(g, e->number);
 }
 
@@ -183,7 +183,7 @@ void coll_rdma_sender_drop_waiting(struct rdma_sender *s, coll_status status)
 	for (; s->waiting_count > 0; s->waiting_count--, s->waiting_first++) {
 		struct coll_completion *completion = waiting_at(s, 0)->completion;
 
-		s->lent -= completion != NULL;
+		s->loaned -= completion != NULL;
 		if (completion)
 			coll_completion_settle(completion, status);
 	}
@@ -214,7 +214,7 @@ void coll_rdma_sender_unqueued(const struct rdma_entry *e)
 	if (!e->sender)
 		return;
 	e->sender->queued--;
-	e->sender->lent -= e->completion != NULL;
+	e->sender->loaned -= e->completion != NULL;
 }
 
 /* The receiver has closed: frames that were not sent are dropped. */
@@ -239,19 +239,19 @@ void coll_rdma_sender_drop_queued(struct rdma_link *l, struct rdma_sender *s)
 
 static void keep_one(struct rdma_sender *s, struct rdma_entry *e)
 {
-	if (e->sender != s || !e->lent)
+	if (e->sender != s || !e->loaned)
 		return;
-	memcpy(s->base.ring.memory + e->number % s->base.slots * s->base.ring.stride, e->lent, e->frame.len_bytes);
+	memcpy(s->base.ring.memory + e->number % s->base.slots * s->base.ring.stride, e->loaned, e->frame.len_bytes);
 	s->base.link->copied_bytes += e->frame.len_bytes;
-	e->lent = NULL;
-	s->lent--;
+	e->loaned = NULL;
+	s->loaned--;
 	coll_completion_settle(e->completion, COLL_OK);
 	e->completion = NULL;
 }
 
-/* Lent frames that have not left go by value: their slot is free. So do those that a broken
+/* Loaned frames that have not left go by value: their slot is free. So do those that a broken
  * connection has left behind. */
-static void keep_lent(struct rdma_sender *s)
+static void keep_loaned(struct rdma_sender *s)
 {
 	struct rdma_link *l = s->base.link;
 
@@ -265,9 +265,9 @@ static void keep_lent(struct rdma_sender *s)
 		coll_rdma_sender_release(s);
 }
 
-static bool nothing_lent(struct rdma_link *l, const void *arg)
+static bool nothing_loaned(struct rdma_link *l, const void *arg)
 {
-	return ((const struct rdma_sender *)arg)->lent == 0;
+	return ((const struct rdma_sender *)arg)->loaned == 0;
 }
 
 void coll_rdma_sender_close(struct rdma_sender *s)
@@ -275,12 +275,12 @@ void coll_rdma_sender_close(struct rdma_sender *s)
 	struct rdma_link *l = s->base.link;
 	const struct rdma_entry fence = {.sender = s, .fence = true};
 
-	keep_lent(s);
-	if (!coll_rdma_channel_await(l, nothing_lent, s, COLL_DELAY_RDMA_LENT_MS))
+	keep_loaned(s);
+	if (!coll_rdma_channel_await(l, nothing_loaned, s, COLL_DELAY_RDMA_LOANED_MS))
 		coll_rdma_link_fail(l, COLL_ERR_SYSTEM, "rdma %s: a send does not end", l->port->where);
-	if (s->lent > 0)
+	if (s->loaned > 0)
 		coll_rdma_channel_bury(l);
-	keep_lent(s); /* what is to be sent again */
+	keep_loaned(s); /* what is to be sent again */
 	if (!rdma_works(l) ? !l->qp : !in_use(s)) {
 		coll_rdma_sender_free(s);
 		return;
@@ -367,7 +367,7 @@ coll_status coll_rdma_post_ref(void *channel, const void *ptr, const struct coll
 {
 	struct rdma_channel *ch = channel;
 	struct rdma_sender *s = sender_of(ch);
-	struct rdma_entry e = {.frame = *frame, .lent = ptr, .completion = completion};
+	struct rdma_entry e = {.frame = *frame, .loaned = ptr, .completion = completion};
 	coll_status status;
 	uint32_t rkey;
 
@@ -381,7 +381,7 @@ coll_status coll_rdma_post_ref(void *channel, const void *ptr, const struct coll
 		s->held = NULL;
 		completion->status = COLL_OK;
 		completion->pending = 1;
-		s->lent++;
+		s->loaned++;
 		accept_frame(s, &e);
 		status = COLL_OK;
 	}

@@ -174,7 +174,8 @@ static void take_credits(struct rdma_link *l, struct rdma_entry *e)
 
 static bool fits_one_message(const struct rdma_link *l, const struct rdma_entry *e)
 {
-	return !e->lent && coll_rdma_padded(e->frame.len_bytes) + sizeof(struct coll_rdma_head) <= l->port->message_max;
+	return !e->loaned &&
+	       coll_rdma_padded(e->frame.len_bytes) + sizeof(struct coll_rdma_head) <= l->port->message_max;
 }
 
 /* Where the receiver wants it; NULL: in its slot. */
@@ -236,8 +237,8 @@ static void build_frame(struct rdma_link *l, struct chain *c, struct rdma_entry 
 	const size_t pad = coll_rdma_padded(e->frame.len_bytes);
 	const struct rdma_target *into = goes_into(g, e);
 	const bool one = fits_one_message(l, e) && !into;
-	const char *from = e->lent ? e->lent : ring->memory + slot * ring->stride;
-	const uint32_t lkey = e->lent ? e->lkey : ring->mr->lkey;
+	const char *from = e->loaned ? e->loaned : ring->memory + slot * ring->stride;
+	const uint32_t lkey = e->loaned ? e->lkey : ring->mr->lkey;
 	const uint64_t head_to = g->ring + slot * ring->stride + ring->room;
 	struct coll_rdma_head *head = rdma_head_at(ring, slot);
 	const bool imm = l->port->immediates;
@@ -264,7 +265,7 @@ static void build_frame(struct rdma_link *l, struct chain *c, struct rdma_entry 
 	seq = build_arrival(l, c, wr, g->id | (into ? COLL_RDMA_IMM_INTO : 0), e->completion != NULL)->wr_id;
 	s->last_seq = seq;
 	l->frames_out++;
-	l->ref_out += e->lent != NULL;
+	l->ref_out += e->loaned != NULL;
 	log_item(l, e, seq);
 }
 
@@ -405,7 +406,7 @@ static void drop_first(struct rdma_link *l, coll_status status)
 		e->sender->logged--;
 	if (!e->completion)
 		return;
-	e->sender->lent--;
+	e->sender->loaned--;
 	coll_completion_settle(e->completion, status);
 	l->news = true;
 }
@@ -448,7 +449,7 @@ void coll_rdma_tx_resume(struct rdma_link *l)
 		if (e.sender)
 			e.sender->logged--;
 		if (e.sender && !e.sender->grant) { /* its receiver has closed */
-			e.sender->lent -= e.completion != NULL;
+			e.sender->loaned -= e.completion != NULL;
 			if (e.completion)
 				coll_completion_settle(e.completion, COLL_OK);
 			continue;

@@ -20,7 +20,7 @@ coll_status coll_rdma_tx_reserve(struct rdma_link *l, uint32_t entries);
 /* On a new connection: what the peer has not got goes first. */
 void coll_rdma_tx_resume(struct rdma_link *l);
 
-/* Release the memory that was lent for frames in the log. */
+/* Release the memory that was loaned for frames in the log. */
 void coll_rdma_tx_drop_log(struct rdma_link *l, uint64_t items, coll_status status);
 
 /* A sign of life is asked for. */

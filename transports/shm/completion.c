@@ -18,12 +18,12 @@ static int settle_range(struct shm_channel *c, uint64_t from, uint64_t to, coll_
 {
 	int settled = 0;
 
-	for (uint64_t i = from; i < to && lent_of(c); i++) {
+	for (uint64_t i = from; i < to && loaned_of(c); i++) {
 		struct coll_completion **place = &c->completions[i % c->slots], *const completion = *place;
 
 		if (completion) {
 			*place = NULL;
-			atomic_store_explicit(&c->lent, lent_of(c) - 1, memory_order_relaxed);
+			atomic_store_explicit(&c->loaned, loaned_of(c) - 1, memory_order_relaxed);
 			coll_completion_settle(completion, status);
 			settled++;
 		}
@@ -31,7 +31,7 @@ static int settle_range(struct shm_channel *c, uint64_t from, uint64_t to, coll_
 	return settled;
 }
 
-/* Why lent memory will never be given back, or OK. */
+/* Why loaned memory will never be given back, or OK. */
 static coll_status lost(const struct shm_channel *c)
 {
 	const struct shm_front *front = atomic_load_explicit(&c->ring, memory_order_relaxed);
@@ -55,11 +55,11 @@ static uint64_t given_back(const struct shm_channel *c)
  * live though the link is broken, shall not take what they see from now on for the data. */
 static void revoke_from(struct shm_channel *c, uint64_t from)
 {
-	for (uint64_t i = from; i < count_of(c) && lent_of(c); i++) {
-		unsigned lent = SHM_LENT;
+	for (uint64_t i = from; i < count_of(c) && loaned_of(c); i++) {
+		unsigned loaned = SHM_LOANED;
 
 		if (c->completions[i % c->slots])
-			atomic_compare_exchange_strong(&c->heads[i % c->slots].record.loan, &lent, SHM_REVOKED);
+			atomic_compare_exchange_strong(&c->heads[i % c->slots].record.loan, &loaned, SHM_REVOKED);
 	}
 }
 
@@ -70,7 +70,7 @@ static int reap(struct shm_channel *c)
 	coll_status why;
 
 	atomic_store_explicit(&c->reaped, back, memory_order_relaxed);
-	why = lent_of(c) ? lost(c) : COLL_OK;
+	why = loaned_of(c) ? lost(c) : COLL_OK;
 	if (why != COLL_OK) {
 		revoke_from(c, back);
 		settled += settle_range(c, back, count_of(c), why);
@@ -78,19 +78,19 @@ static int reap(struct shm_channel *c)
 	return settled;
 }
 
-void coll_shm_lent(struct shm_channel *c, struct coll_completion *completion)
+void coll_shm_loaned(struct shm_channel *c, struct coll_completion *completion)
 {
 	const uint64_t number = count_of(c);
 
 	completion->status = COLL_OK;
 	completion->pending = 1;
 	pthread_mutex_lock(&c->pending.lock);
-	if (lent_of(c)) /* the completion word that was in this place: there is a credit, so it was given back */
+	if (loaned_of(c)) /* the completion word that was in this place: there is a credit, so it was given back */
 		reap(c);
 	else /* frames before this one have no completion word, whether seen given back or not */
 		atomic_store_explicit(&c->reaped, number, memory_order_relaxed);
 	c->completions[number % c->slots] = completion;
-	atomic_store_explicit(&c->lent, lent_of(c) + 1, memory_order_relaxed);
+	atomic_store_explicit(&c->loaned, loaned_of(c) + 1, memory_order_relaxed);
 	coll_pending_join(&c->inst->pending, &c->pending);
 	pthread_mutex_unlock(&c->pending.lock);
 }
@@ -138,7 +138,7 @@ static void expect(struct shm_channel *c)
 /*
  * Announcing costs a lock and a walk per poll, and is of use only if the sender lends
  * because of it. So a sender that sends by value is believed to go on with it, until it
- * says that it would have lent (SHM_WISH). by_value is set when the last announcement is
+ * says that it would have loaned (SHM_WISH). by_value is set when the last announcement is
  * answered and cleared when one is made: while it is set none is out, so that the
  * caller may view().
  */
@@ -178,7 +178,7 @@ static bool advance(struct coll_pending_channel *pending, int *settled)
 	struct shm_channel *c = (struct shm_channel *)(void *)((char *)pending - offsetof(struct shm_channel, pending));
 
 	*settled += c->dir == COLL_DIR_SEND ? reap(c) : answer(c);
-	return lent_of(c) || c->answered < c->announced;
+	return loaned_of(c) || c->answered < c->announced;
 }
 
 /* Where nobody runs a service thread, its work is done here, seldom. */
@@ -202,10 +202,10 @@ bool coll_shm_noteworthy(const struct shm_channel *c)
 {
 	const unsigned wanted = atomic_load_explicit(&c->want, memory_order_relaxed);
 	const struct shm_front *front = atomic_load(&c->ring);
-	const bool lent = lent_of(c);
+	const bool loaned = loaned_of(c);
 	uint64_t word, freed;
 
-	if (!wanted && !lent)
+	if (!wanted && !loaned)
 		return false;
 	if (link_status(c) > COLL_AGAIN || atomic_load(&c->mismatched))
 		return true;
@@ -214,7 +214,7 @@ bool coll_shm_noteworthy(const struct shm_channel *c)
 	if (!front)
 		return false;
 	freed = atomic_load_explicit(&front->freed, memory_order_acquire);
-	if (lent && (freed > reaped_of(c) || atomic_load(&front->closed)))
+	if (loaned && (freed > reaped_of(c) || atomic_load(&front->closed)))
 		return true;
 	return (wanted & SHM_WANT_CREDIT) && count_of(c) - freed < c->slots;
 }
@@ -224,7 +224,7 @@ static void take_back(struct shm_channel *c)
 	if (c->kind == SHM_PUSHED)
 		coll_shm_end_pushing(c);
 	c->kind = SHM_VALUE;
-	if (lent_of(c))
+	if (loaned_of(c))
 		reap(c);
 	revoke_from(c, reaped_of(c));
 	settle_range(c, reaped_of(c), count_of(c), COLL_ERR_ABORTED);

@@ -7,8 +7,8 @@
 #include "transports/shm/ring.h"
 #include "transports/shm/shm.h"
 
-/* The next frame is lent, and this completion word tells when it is given back. */
-void coll_shm_lent(struct shm_channel *c, struct coll_completion *completion);
+/* The next frame is loaned, and this completion word tells when it is given back. */
+void coll_shm_loaned(struct shm_channel *c, struct coll_completion *completion);
 
 /* completion.c */
 coll_status coll_shm_recv_into(void *channel, void *ptr, const struct coll_memory *mem, const struct coll_frame *expect,

@@ -1,5 +1,5 @@
 /*
- * The life of a record, explored exhaustively: memory lent by reference, its reader, its
+ * The life of a record, explored exhaustively: memory loaned by reference, its reader, its
  * owner who may fail and take it back at any moment, and a third rank that gets what the
  * reader made of it. Every interleaving, on a memory model as weak as Arm's.
  *
@@ -20,11 +20,11 @@
 #include "tests/plain.h"
 
 enum { GOOD = 1, POISON = 9 };
-enum loan { LENT = 1, BACK, REVOKED };
+enum loan { LOANED = 1, BACK, REVOKED };
 enum { OWNER, READER, THIRD, RANKS };
 enum { REGISTERS = 4, CODE = 24, AHEAD = 4 };
 
-/* Words of shared memory: what is lent (M), the loan and the counters of the channels
+/* Words of shared memory: what is loaned (M), the loan and the counters of the channels
  * owner -> reader (no number), reader -> third or owner -> third (2), the reader's own
  * memory (N) or slot. */
 enum word { MA, MB, LOAN, TURN, FREED, CLOSED, NA, NB, LOAN2, TURN2, FREED2, TOLD, WORDS };
@@ -143,7 +143,7 @@ static bool execute(struct state *s, struct rank_state *r, const struct code *c)
 	case AWAIT: return s->mem[c->word] == c->value;
 	case AWAIT_ANY: return s->mem[c->word] == 1 || s->mem[c->value] == 1;
 	case SWAP:
-		r->reg[c->reg] = s->mem[c->word] == LENT;
+		r->reg[c->reg] = s->mem[c->word] == LOANED;
 		if (r->reg[c->reg])
 			s->mem[c->word] = (uint8_t)c->value;
 		return true;
@@ -272,11 +272,11 @@ static bool holds(const struct scene *sc, const char *rule)
 
 /* Lend M to one reader, then fail, or wait until it is given back; either way the memory
  * is the caller's again. 0-3 lend, 4 fail or not, 5-6 wait, 7 revoke, 8- the caller writes. */
-#define LENDER                                                                                             \
-	{                                                                                                  \
-		{STORE, MA, GOOD}, {STORE, MB, GOOD}, {STORE, LOAN, LENT}, {STORE, TURN, 1, .order = REL}, \
-		        {MAY_JUMP, .to = 7}, {AWAIT_ANY, FREED, CLOSED, .order = ACQ}, {JUMP, .to = 8},    \
-		        {SWAP, LOAN, REVOKED, 0, .order = BOTH}, OVERWRITE(MA, MB)                         \
+#define LENDER                                                                                               \
+	{                                                                                                    \
+		{STORE, MA, GOOD}, {STORE, MB, GOOD}, {STORE, LOAN, LOANED}, {STORE, TURN, 1, .order = REL}, \
+		        {MAY_JUMP, .to = 7}, {AWAIT_ANY, FREED, CLOSED, .order = ACQ}, {JUMP, .to = 8},      \
+		        {SWAP, LOAN, REVOKED, 0, .order = BOTH}, OVERWRITE(MA, MB)                           \
 	}
 
 /* Look at M in place, give it back, use what was seen. */
@@ -343,8 +343,8 @@ static const struct scene forwarded = {
 };
 
 /* The reader keeps what it got in memory of its own (N) and lends that to a third; it may
- * fail itself, at any time, as soon as it has lent. */
-static const struct scene lent_on = {
+ * fail itself, at any time, as soon as it has loaned. */
+static const struct scene loaned_on = {
         .name = "owner, reader that lends, third",
         .first = {[LOAN] = BACK, [LOAN2] = BACK},
         .code = {LENDER,
@@ -356,7 +356,7 @@ static const struct scene lent_on = {
                   {SWAP, LOAN, BACK, 2, .order = BOTH},
                   {JUMP_IF_NOT, .reg = 2, .to = 17},
                   {STORE, FREED, 1, .order = REL},
-                  {STORE, LOAN2, LENT},
+                  {STORE, LOAN2, LOANED},
                   {STORE, TURN2, 1, .order = REL},
                   {MAY_JUMP, .to = 13},
                   {AWAIT, FREED2, 1, .order = ACQ},
@@ -380,15 +380,15 @@ static const struct scene lent_on = {
                   {END}}},
 };
 
-/* The same memory lent to two readers: one record each. */
+/* The same memory loaned to two readers: one record each. */
 static const struct scene two_readers = {
         .name = "owner, two readers",
         .first = {[LOAN] = BACK, [LOAN2] = BACK},
         .code = {{{STORE, MA, GOOD},
                   {STORE, MB, GOOD},
-                  {STORE, LOAN, LENT},
+                  {STORE, LOAN, LOANED},
                   {STORE, TURN, 1, .order = REL},
-                  {STORE, LOAN2, LENT},
+                  {STORE, LOAN2, LOANED},
                   {STORE, TURN2, 1, .order = REL},
                   {MAY_JUMP, .to = 10},
                   {AWAIT, FREED, 1, .order = ACQ},
@@ -435,7 +435,7 @@ struct dropped {
 static const struct dropped dropped[] = {
         {"the turn is a release", &two_ranks, OWNER, 3, 0, UNORDERED},
         {"the turn is acquired", &two_ranks, READER, 0, 0, UNORDERED},
-        {"the loan is lent before the turn", &two_ranks, OWNER, 2, 3, SWAPPED},
+        {"the loan is loaned before the turn", &two_ranks, OWNER, 2, 3, SWAPPED},
         {"the reader's swap orders its reads", &two_ranks, READER, 3, 0, UNORDERED},
         {"the owner's swap orders what follows", &two_ranks, OWNER, 7, 0, UNORDERED},
         {"the owner revokes before it returns", &two_ranks, OWNER, 7, 0, LEFT_OUT},
@@ -445,9 +445,9 @@ static const struct dropped dropped[] = {
         {"what is derived is posted after the swap", &forwarded, READER, 5, 8, MOVED_UP},
         {"a reader that is refused posts nothing", &forwarded, READER, 6, 0, IGNORED},
         {"the reader's swap orders its reads", &forwarded, READER, 5, 0, UNORDERED},
-        {"the third's swap orders its reads", &lent_on, THIRD, 5, 0, UNORDERED},
-        {"the middle revokes before it returns", &lent_on, READER, 13, 0, LEFT_OUT},
-        {"the middle is not refused and lends on", &lent_on, READER, 6, 0, IGNORED},
+        {"the third's swap orders its reads", &loaned_on, THIRD, 5, 0, UNORDERED},
+        {"the middle revokes before it returns", &loaned_on, READER, 13, 0, LEFT_OUT},
+        {"the middle is not refused and lends on", &loaned_on, READER, 6, 0, IGNORED},
         {"every record is revoked", &two_readers, OWNER, 11, 0, LEFT_OUT},
         {"every reader is waited for", &two_readers, OWNER, 8, 0, LEFT_OUT},
 };
@@ -477,7 +477,7 @@ TEST(loan_model, records_hold)
 	CHECK(holds(&two_ranks, "(all kept)"));
 	CHECK(holds(&reader_closes, "(all kept)"));
 	CHECK(holds(&forwarded, "(all kept)"));
-	CHECK(holds(&lent_on, "(all kept)"));
+	CHECK(holds(&loaned_on, "(all kept)"));
 	CHECK(holds(&two_readers, "(all kept)"));
 }
 

@@ -423,21 +423,21 @@ TEST(model, every_rule_is_needed)
 		run_model((enum rule)r, false, false);
 }
 
-/* ---- Lent memory: the reader's compare-and-swap against the owner's ------------------------ */
+/* ---- Loaned memory: the reader's compare-and-swap against the owner's ------------------------ */
 
-/* Reader: two reads, then LENT -> BACK. Owner: LENT -> REVOKED, then two overwrites. All
+/* Reader: two reads, then LOANED -> BACK. Owner: LOANED -> REVOKED, then two overwrites. All
  * interleavings of three operations with three, by their order bits. */
 static bool loan_holds(unsigned order, bool swap_first)
 {
-	enum { LENT, BACK, REVOKED };
-	int loan = LENT, a = 1, b = 1, read_a = 0, read_b = 0, reader = 0, owner = 0;
+	enum { LOANED, BACK, REVOKED };
+	int loan = LOANED, a = 1, b = 1, read_a = 0, read_b = 0, reader = 0, owner = 0;
 	bool used = false, mine = false;
 
 	for (int i = 0; i < 6; i++) {
 		if (order >> i & 1) {
 			const int op = owner++;
 
-			if (op == 0 && loan == LENT) {
+			if (op == 0 && loan == LOANED) {
 				loan = REVOKED;
 				mine = true;
 			} else if (op == 0) {
@@ -451,7 +451,7 @@ static bool loan_holds(unsigned order, bool swap_first)
 		case 0: read_a = a; break;
 		case 1: read_b = b; break;
 		case 2:
-			used = loan == LENT;
+			used = loan == LOANED;
 			if (used)
 				loan = BACK;
 			break;

@@ -141,7 +141,7 @@ static bool is_announced(const struct shm_inst *in, const struct shm_region *r)
 	return l != NULL;
 }
 
-/* Offers have descriptors of their own. One that was announced keeps its place until it is freed: it may be lent at
+/* Offers have descriptors of their own. One that was announced keeps its place until it is freed: it may be loaned at
  * this moment. */
 void coll_shm_settle(void *inst, const struct coll_memory *mem)
 {

@@ -17,7 +17,7 @@ void coll_shm_regions_free(struct shm_inst *in);
 uint32_t coll_shm_lend(struct shm_channel *c, const void *ptr, const struct coll_memory *mem, size_t len_bytes,
                        uint64_t *offset);
 
-/* Pages that belong to one of our regions are none of its pages any more: it is not lent again. */
+/* Pages that belong to one of our regions are none of its pages any more: it is not loaned again. */
 void coll_shm_region_tear(struct shm_inst *in, const char *p, size_t len_bytes);
 coll_status coll_shm_on_region(struct shm_link *l, const struct shm_region_note *note, int fd);
 void coll_shm_on_unregion(struct shm_link *l, const struct shm_region_note *note);

@@ -133,7 +133,7 @@ coll_status coll_shm_post(void *channel, const struct coll_frame *frame)
 	return COLL_OK;
 }
 
-/* Plain memory is lent for the peer's kernel to read only where that is asked for. It makes one
+/* Plain memory is loaned for the peer's kernel to read only where that is asked for. It makes one
  * copy where slots make two, but it walks the pages of both sides, and slots, filled through the
  * caches or past them, were faster at every size and distance: docs/design/shm-large.md. Asked for, it is
  * done where it is the only copy, to an announced place, and the frame is of middle size. */
@@ -174,14 +174,14 @@ coll_status coll_shm_post_ref(void *channel, const void *ptr, const struct coll_
 		c->kind = pull_would_pay(c, frame->len_bytes) ? SHM_WISH : SHM_VALUE;
 		return COLL_ERR_UNSUPPORTED;
 	}
-	coll_shm_lent(c, completion);
+	coll_shm_loaned(c, completion);
 	c->kind = SHM_VALUE;
 	head = &c->heads[c->at];
 	head->record.address = (uint64_t)(uintptr_t)ptr;
 	head->record.offset = offset;
 	head->record.pid = c->inst->self.pid;
 	head->record.region = region;
-	atomic_store_explicit(&head->record.loan, SHM_LENT, memory_order_relaxed);
+	atomic_store_explicit(&head->record.loan, SHM_LOANED, memory_order_relaxed);
 	publish(c, head, frame, SHM_REF);
 	return COLL_OK;
 }
@@ -196,16 +196,16 @@ static coll_status corrupt(struct shm_channel *c, const char *what)
 	return COLL_ERR_CORRUPT;
 }
 
-/* The lent memory is the sender's again. Fails if it took it back meanwhile: then the
+/* The loaned memory is the sender's again. Fails if it took it back meanwhile: then the
  * bytes may have been anything. */
 static coll_status return_loan(struct shm_head *head)
 {
-	unsigned lent = SHM_LENT;
+	unsigned loaned = SHM_LOANED;
 
-	return atomic_compare_exchange_strong(&head->record.loan, &lent, SHM_BACK) ? COLL_OK : COLL_ERR_ABORTED;
+	return atomic_compare_exchange_strong(&head->record.loan, &loaned, SHM_BACK) ? COLL_OK : COLL_ERR_ABORTED;
 }
 
-/* Read lent memory to a place of ours. */
+/* Read loaned memory to a place of ours. */
 static coll_status pull(struct shm_channel *c, struct shm_head *head, void *to, uint32_t len_bytes)
 {
 	const uint64_t address = head->record.address;
@@ -225,7 +225,7 @@ static coll_status pull(struct shm_channel *c, struct shm_head *head, void *to, 
 	return COLL_ERR_SYSTEM;
 }
 
-/* Where lent memory can be looked at in place. NULL: it cannot, or not yet; *status is
+/* Where loaned memory can be looked at in place. NULL: it cannot, or not yet; *status is
  * AGAIN if that is the only way. */
 static const char *borrow(struct shm_channel *c, const struct shm_head *head, uint32_t len_bytes, coll_status *status)
 {

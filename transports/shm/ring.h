@@ -42,9 +42,9 @@ static inline uint64_t reaped_of(const struct shm_channel *c)
 	return atomic_load_explicit(&c->reaped, memory_order_relaxed);
 }
 
-static inline uint32_t lent_of(const struct shm_channel *c)
+static inline uint32_t loaned_of(const struct shm_channel *c)
 {
-	return atomic_load_explicit(&c->lent, memory_order_relaxed);
+	return atomic_load_explicit(&c->loaned, memory_order_relaxed);
 }
 
 static inline coll_status link_status(const struct shm_channel *c)

@@ -63,9 +63,9 @@ struct shm_front {
 /* SHM_WISH: by value, though lending would have paid had the destination been announced.
  * SHM_PUSHED: it lies where the receiver offered to take it. */
 enum shm_kind { SHM_VALUE = 0, SHM_REF, SHM_WISH, SHM_PUSHED };
-enum shm_loan { SHM_LENT = 1, SHM_BACK, SHM_REVOKED };
+enum shm_loan { SHM_LOANED = 1, SHM_BACK, SHM_REVOKED };
 
-/* Memory lent to the receiver. */
+/* Memory loaned to the receiver. */
 struct shm_record {
 	uint64_t address;
 	uint64_t offset; /* in the region */
@@ -257,7 +257,7 @@ struct shm_region {
 	size_t len;
 	uint32_t id;
 	int fd;    /* -1: no further peer maps it, and it has no place */
-	bool torn; /* some pages are not the memfd's any more: not to be lent */
+	bool torn; /* some pages are not the memfd's any more: not to be loaned */
 };
 
 /* A peer's region, mapped here. users counts views; SHM_GONE is added when the owner has
@@ -374,9 +374,9 @@ struct shm_channel {
 	struct shm_channel *next;
 	struct shm_ring *owned; /* receiver */
 	uint64_t ring_name;     /* sender, once granted */
-	/* pending.lock; lent and reaped are also looked at without */
+	/* pending.lock; loaned and reaped are also looked at without */
 	struct coll_pending_channel pending;
-	_Atomic uint32_t lent;   /* sender: completion words pending */
+	_Atomic uint32_t loaned; /* sender: completion words pending */
 	_Atomic uint64_t reaped; /* sender: frames whose completion word is settled */
 	struct coll_completion **completions;
 	struct shm_announce *announces;
@@ -392,7 +392,7 @@ struct shm_inst {
 	struct shm_source listener;
 	struct shm_source timer;
 	bool barrier;   /* membarrier works and we are registered */
-	bool pulls;     /* plain memory is lent for the peer's kernel to read: COLL_SHM_COPY=cma */
+	bool pulls;     /* plain memory is loaned for the peer's kernel to read: COLL_SHM_COPY=cma */
 	uint64_t probe; /* read by peers, to see whether they can */
 	atomic_bool closed;
 	atomic_bool serviced; /* a service thread does the work */

@@ -243,14 +243,14 @@ TEST(shm, nonsense_breaks_the_link)
 /* A record of another process, or of memory outside its region, gives nobody's bytes. */
 BENCH_TEST(shm, a_false_record_is_refused)
 {
-	struct coll_completion lent = {0}, completion = {0};
+	struct coll_completion loaned = {0}, completion = {0};
 	struct coll_frame f = frame_of(SLOT);
 	static char memory[SLOT], to[SLOT];
 
-	/* Plain memory is lent only to an announced place. */
-	CHECK(b->t->post_ref(b->tx, memory, NULL, &f, &lent) == COLL_ERR_UNSUPPORTED);
+	/* Plain memory is loaned only to an announced place. */
+	CHECK(b->t->post_ref(b->tx, memory, NULL, &f, &loaned) == COLL_ERR_UNSUPPORTED);
 	CHECK(b->t->recv_into(b->rx, to, NULL, &f, &completion) == COLL_OK);
-	if (b->t->post_ref(b->tx, memory, NULL, &f, &lent) == COLL_ERR_UNSUPPORTED) {
+	if (b->t->post_ref(b->tx, memory, NULL, &f, &loaned) == COLL_ERR_UNSUPPORTED) {
 		bench_close(b);
 		SKIP("processes may not read each other here");
 	}
@@ -288,19 +288,19 @@ BENCH_TEST(shm, memory_is_pulled_by_its_address)
 /* One copy, from one user's memory to the other's. */
 BENCH_TEST(shm, plain_memory_is_pulled_to_an_announced_place)
 {
-	struct coll_completion lent = {0}, completion = {0};
+	struct coll_completion loaned = {0}, completion = {0};
 	struct coll_frame f = frame_of(SLOT);
 	static char memory[SLOT], to[SLOT];
 
 	for (int i = 0; i < 5; i++) {
 		memset(memory, 'a' + i, SLOT);
 		CHECK(b->t->recv_into(b->rx, to, NULL, &f, &completion) == COLL_OK);
-		if (b->t->post_ref(b->tx, memory, NULL, &f, &lent) == COLL_ERR_UNSUPPORTED) {
+		if (b->t->post_ref(b->tx, memory, NULL, &f, &loaned) == COLL_ERR_UNSUPPORTED) {
 			bench_close(b);
 			SKIP("processes may not read each other here");
 		}
-		CHECK(AWAIT(b, !coll_completion_pending(&completion) && !coll_completion_pending(&lent)));
-		CHECK(completion.status == COLL_OK && lent.status == COLL_OK);
+		CHECK(AWAIT(b, !coll_completion_pending(&completion) && !coll_completion_pending(&loaned)));
+		CHECK(completion.status == COLL_OK && loaned.status == COLL_OK);
 		CHECK(memcmp(memory, to, SLOT) == 0);
 	}
 }

@@ -51,15 +51,15 @@ static char *slot_at(const struct tcp_channel *ch, uint32_t slot)
 
 /* ---- completion: by whichever thread finds it, under the link's lock ---------------- */
 
-static void finish_lent(struct tcp_sender *s)
+static void finish_loaned(struct tcp_sender *s)
 {
-	while (s->lent_done > 0) {
-		struct coll_completion *c = s->lent[s->lent_first];
+	while (s->loaned_done > 0) {
+		struct coll_completion *c = s->loaned[s->loaned_first];
 		const int status = atomic_load_explicit(&s->base.link->base.status, memory_order_relaxed);
 
-		s->lent_first = (s->lent_first + 1) % s->base.slots;
-		s->lent_count--;
-		s->lent_done--;
+		s->loaned_first = (s->loaned_first + 1) % s->base.slots;
+		s->loaned_count--;
+		s->loaned_done--;
 		coll_completion_settle(c, status == COLL_AGAIN ? COLL_OK : (coll_status)status);
 	}
 }
@@ -78,7 +78,7 @@ static void finish_into(struct tcp_receiver *r)
 void coll_tcp_channel_event(struct tcp_channel *ch)
 {
 	if (ch->dir == COLL_DIR_SEND)
-		finish_lent(sender_of(ch));
+		finish_loaned(sender_of(ch));
 	else
 		finish_into(receiver_of(ch));
 	ch->link->news = true;
@@ -126,7 +126,7 @@ void coll_tcp_channel_free_sender(struct tcp_sender *s)
 	for (uint32_t i = 0; i < s->kept_count; i++)
 		free(s->kept[(s->kept_first + i) % s->base.slots].owned);
 	free(s->kept);
-	free(s->lent);
+	free(s->loaned);
 	free(s->base.spare);
 	free(s->base.memory);
 	free(s);
@@ -154,10 +154,10 @@ static coll_status open_sender(struct tcp_link *l, const struct tcp_channel *bas
 		return COLL_ERR_MEMORY;
 	s->base = *base;
 	s->current = UINT32_MAX;
-	s->lent = malloc(base->slots * sizeof(struct coll_completion *));
+	s->loaned = malloc(base->slots * sizeof(struct coll_completion *));
 	if (l->several)
 		s->kept = malloc(base->slots * sizeof(*s->kept));
-	if (!make_slots(&s->base) || s->lent == NULL || (l->several && s->kept == NULL) ||
+	if (!make_slots(&s->base) || s->loaned == NULL || (l->several && s->kept == NULL) ||
 	    coll_tcp_tx_reserve(l, base->slots + 2) != COLL_OK) {
 		coll_tcp_channel_free_sender(s);
 		return COLL_ERR_MEMORY;
@@ -232,14 +232,14 @@ coll_status coll_tcp_channel_open(void *link, const struct coll_channel_key *key
 
 /* Frames in the queue that point into user memory take a copy along: after close
  * the memory is the caller's again. */
-static void keep_lent(struct tcp_sender *s)
+static void keep_loaned(struct tcp_sender *s)
 {
 	struct tcp_link *l = s->base.link;
 
 	for (uint32_t i = 0; i < l->queue_count; i++) {
 		struct tcp_entry *e = &l->queue[(l->queue_first + i) & (l->queue_cap - 1)];
 
-		if (e->sender != s || !e->lent)
+		if (e->sender != s || !e->loaned)
 			continue;
 		e->owned = malloc(e->len_bytes ? e->len_bytes : 1);
 		if (e->owned == NULL) {
@@ -248,18 +248,18 @@ static void keep_lent(struct tcp_sender *s)
 		}
 		memcpy(e->owned, e->payload, e->len_bytes);
 		e->payload = e->owned;
-		e->lent = false;
-		s->lent_done++;
+		e->loaned = false;
+		s->loaned_done++;
 	}
 }
 
 static void close_sender(struct tcp_sender *s)
 {
 	if (s->kept == NULL)
-		keep_lent(s);
+		keep_loaned(s);
 	else if (!coll_tcp_kept_copy(s))
 		coll_tcp_link_fail(s->base.link, COLL_ERR_SYSTEM, "out of memory for frames of a closed channel");
-	finish_lent(s);
+	finish_loaned(s);
 	s->closed = true;
 	if (s->kept != NULL) {
 		coll_tcp_kept_release(s);
@@ -331,8 +331,8 @@ void coll_tcp_channel_sent(struct tcp_link *l, struct tcp_entry *e)
 	s->queued--;
 	if (e->slot != UINT32_MAX)
 		s->base.spare[s->base.spare_count++] = e->slot;
-	if (e->lent)
-		s->lent_done++;
+	if (e->loaned)
+		s->loaned_done++;
 	if (s->closed && s->queued == 0)
 		coll_tcp_channel_free_sender(s);
 	else if (!s->closed)
@@ -432,7 +432,7 @@ coll_status coll_tcp_post_ref(void *channel, const void *ptr, const struct coll_
 	struct tcp_channel *ch = channel;
 	struct tcp_sender *s = sender_of(ch);
 	struct tcp_entry e = {
-	        .sender = s, .slot = UINT32_MAX, .len_bytes = frame->len_bytes, .payload = ptr, .lent = true};
+	        .sender = s, .slot = UINT32_MAX, .len_bytes = frame->len_bytes, .payload = ptr, .loaned = true};
 	coll_status status;
 
 	assert(frame->len_bytes <= ch->slot_bytes);
@@ -440,7 +440,7 @@ coll_status coll_tcp_post_ref(void *channel, const void *ptr, const struct coll_
 		return COLL_ERR_UNSUPPORTED;
 	enter(ch);
 	status = nothing(ch);
-	if (s->grant == NULL || s->grant->credits == 0 || status != COLL_AGAIN || s->lent_count == ch->slots) {
+	if (s->grant == NULL || s->grant->credits == 0 || status != COLL_AGAIN || s->loaned_count == ch->slots) {
 		leave(ch->link);
 		return status;
 	}
@@ -451,10 +451,10 @@ coll_status coll_tcp_post_ref(void *channel, const void *ptr, const struct coll_
 	e.head.flags = s->kept != NULL ? COLL_TCP_ASKS : 0;
 	completion->status = COLL_OK;
 	completion->pending = 1;
-	s->lent[(s->lent_first + s->lent_count++) % ch->slots] = completion;
-	s->lent_done += send_data(s, &e);
+	s->loaned[(s->loaned_first + s->loaned_count++) % ch->slots] = completion;
+	s->loaned_done += send_data(s, &e);
 	after_send(ch); /* an error reaches the caller by the completion word */
-	finish_lent(s);
+	finish_loaned(s);
 	leave(ch->link);
 	return COLL_OK;
 }

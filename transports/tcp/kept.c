@@ -1,7 +1,7 @@
 /*
  * Frames that are sent again. A rail that is one of several outlives its socket: it connects again over another rail's
  * addresses and goes on where the peer says that it is. So a sender keeps each frame, in its slot or in the memory that
- * was lent, until its credit has come back. That is also when lent memory is given back: the kernel may have taken
+ * was loaned, until its credit has come back. That is also when loaned memory is given back: the kernel may have taken
  * bytes that never arrive.
  *
  * Invariant: kept frames are the last ones of the channel, in order, at most as many as it has slots. What is in the
@@ -63,7 +63,7 @@ void coll_tcp_kept_release(struct tcp_sender *s)
 		free(e->owned);
 		if (e->slot != UINT32_MAX)
 			s->base.spare[s->base.spare_count++] = e->slot;
-		s->lent_done += e->lent;
+		s->loaned_done += e->loaned;
 		s->kept_first = (s->kept_first + 1) % s->base.slots;
 		s->kept_count--;
 	}
@@ -80,15 +80,15 @@ bool coll_tcp_kept_copy(struct tcp_sender *s)
 	for (uint32_t i = 0; i < s->kept_count; i++) {
 		struct tcp_entry *e = kept_at(s, i);
 
-		if (!e->lent)
+		if (!e->loaned)
 			continue;
 		e->owned = malloc(e->len_bytes ? e->len_bytes : 1);
 		if (!e->owned)
 			return false;
 		memcpy(e->owned, e->payload, e->len_bytes);
 		e->payload = e->owned;
-		e->lent = false;
-		s->lent_done++;
+		e->loaned = false;
+		s->loaned_done++;
 	}
 	for (uint32_t i = 0, n = s->kept_count - s->queued; i < l->queue_count; i++) {
 		struct tcp_entry *e = &l->queue[(l->queue_first + i) & (l->queue_cap - 1)];

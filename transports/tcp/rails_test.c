@@ -198,7 +198,7 @@ enum { ROUNDS = 12 };
 /* Frames of both kinds, some of them under way when the socket is lost. */
 static void cross(struct pair *p, const struct lane *l, unsigned rail, uint64_t round)
 {
-	static char lent[SLOTS][SLOT];
+	static char loaned[SLOTS][SLOT];
 	struct coll_completion completion[SLOTS];
 	const uint64_t cut = round % (SLOTS + 2);
 	struct coll_frame g;
@@ -212,8 +212,8 @@ static void cross(struct pair *p, const struct lane *l, unsigned rail, uint64_t 
 			shutdown(RAIL(p->link[round & 1], rail)->fd, SHUT_RDWR);
 		completion[i].pending = 0;
 		if (i % 2) {
-			memset(lent[i], (int)f.sequence & 127, SLOT);
-			REQUIRE(BOTH(p, p->s[0].t->post_ref(l->tx, lent[i], NULL, &f, &completion[i]) == COLL_OK));
+			memset(loaned[i], (int)f.sequence & 127, SLOT);
+			REQUIRE(BOTH(p, p->s[0].t->post_ref(l->tx, loaned[i], NULL, &f, &completion[i]) == COLL_OK));
 			continue;
 		}
 		REQUIRE(BOTH(p, p->s[0].t->slot(l->tx, SLOT, &slot) == COLL_OK));
@@ -321,7 +321,7 @@ TEST(rails, a_frame_that_is_half_taken_goes_on)
 TEST(rails, a_channel_is_closed_while_its_rail_is_lost)
 {
 	const struct coll_frame f = {5, 1, SLOT};
-	static char lent[SLOT];
+	static char loaned[SLOT];
 	struct coll_completion c;
 	struct coll_frame g;
 	struct pair p;
@@ -333,11 +333,11 @@ TEST(rails, a_channel_is_closed_while_its_rail_is_lost)
 	l = lane_open(&p, 1, 2);
 	REQUIRE(BOTH(&p, p.s[0].t->slot(l.tx, SLOT, &slot) == COLL_OK));
 	shutdown(RAIL(p.link[0], 2)->fd, SHUT_RDWR);
-	memset(lent, 3, SLOT);
-	CHECK(p.s[0].t->post_ref(l.tx, lent, NULL, &f, &c) == COLL_OK && coll_completion_pending(&c));
+	memset(loaned, 3, SLOT);
+	CHECK(p.s[0].t->post_ref(l.tx, loaned, NULL, &f, &c) == COLL_OK && coll_completion_pending(&c));
 	p.s[0].t->channel_close(l.tx);
 	CHECK(coll_completion_pending(&c) == 0 && c.status == COLL_OK);
-	memset(lent, 4, SLOT);
+	memset(loaned, 4, SLOT);
 	REQUIRE(BOTH(&p, p.s[1].t->view(l.rx, &q, &g) == COLL_OK));
 	CHECK(g.sequence == 5 && ((const char *)q)[SLOT - 1] == 3);
 	p.s[1].t->channel_close(l.rx);

@@ -114,12 +114,12 @@ struct tcp_grant {
 struct tcp_sender {
 	struct tcp_channel base;
 	struct tcp_grant *grant;
-	uint32_t current;              /* slot handed out by slot(), or UINT32_MAX */
-	uint32_t queued;               /* entries of this channel in link->queue */
-	bool closed;                   /* free when queued is 0 */
-	struct coll_completion **lent; /* ring of slots completion words, oldest first */
-	uint32_t lent_first, lent_count;
-	uint32_t lent_done;     /* how many of them are given back next: the kernel or the peer has taken them */
+	uint32_t current;                /* slot handed out by slot(), or UINT32_MAX */
+	uint32_t queued;                 /* entries of this channel in link->queue */
+	bool closed;                     /* free when queued is 0 */
+	struct coll_completion **loaned; /* ring of slots completion words, oldest first */
+	uint32_t loaned_first, loaned_count;
+	uint32_t loaned_done;   /* how many of them are given back next: the kernel or the peer has taken them */
 	struct tcp_entry *kept; /* see kept.c; NULL: the link has one socket */
 	uint32_t kept_first, kept_count;
 	struct tcp_sender *next, **prev;
@@ -164,7 +164,7 @@ struct tcp_entry {
 	uint32_t len_bytes;
 	uint32_t slot;             /* UINT32_MAX: none */
 	struct tcp_sender *sender; /* NULL: control */
-	bool lent;                 /* payload is user memory, a completion word waits */
+	bool loaned;               /* payload is user memory, a completion word waits */
 	void *owned;               /* to be freed when sent */
 };
 

@@ -1,5 +1,5 @@
 /*
- * Memory that was lent and is wanted back while somebody reads it, or whose owner or reader
+ * Memory that was loaned and is wanted back while somebody reads it, or whose owner or reader
  * dies meanwhile. One rule: what view and done, or a completion word, say is good, is what was sent,
  * whole; and once the owner's close has returned the memory is the owner's.
  */
@@ -11,7 +11,7 @@
 
 enum { LEN = 100000, RACES = 400 };
 
-/* Memory that can be lent, of the transport where it has some. */
+/* Memory that can be loaned, of the transport where it has some. */
 static char *lendable(struct world *w, int i, struct coll_memory *mem)
 {
 	*mem = (struct coll_memory){.size = sizeof(*mem)};
@@ -47,7 +47,7 @@ static bool lend(struct world *w, void *tx, const struct coll_memory *mem, uint6
 
 /* ---- The owner takes it back -------------------------------------------------------- */
 
-TEST_IN_WORLD(lent, the_owner_closes_under_a_view, 2, true)
+TEST_IN_WORLD(loaned, the_owner_closes_under_a_view, 2, true)
 {
 	struct coll_completion completion = {0};
 	struct coll_memory mem;
@@ -102,7 +102,7 @@ static void free_under_a_view(struct world *w, void *arg)
 	w->t->channel_close(ch);
 }
 
-TEST(lent, freed_under_a_view)
+TEST(loaned, freed_under_a_view)
 {
 	world_processes(free_under_a_view, NULL);
 }
@@ -182,12 +182,12 @@ static void race(struct world *w, void *arg)
 	free(to);
 }
 
-TEST(lent, taken_back_at_any_moment_between_threads)
+TEST(loaned, taken_back_at_any_moment_between_threads)
 {
 	world_threads(2, race, NULL);
 }
 
-TEST(lent, taken_back_at_any_moment_between_processes)
+TEST(loaned, taken_back_at_any_moment_between_processes)
 {
 	world_processes(race, NULL);
 }
@@ -206,7 +206,7 @@ static void dying_lender(struct world *w, void *arg)
 		world_progress(w);
 }
 
-TEST(lent, the_lender_dies_under_a_view)
+TEST(loaned, the_lender_dies_under_a_view)
 {
 	struct world w;
 	struct coll_frame f;
@@ -239,7 +239,7 @@ static void dying_reader(struct world *w, void *arg)
 		pause();
 }
 
-TEST(lent, the_reader_dies_while_it_looks)
+TEST(loaned, the_reader_dies_while_it_looks)
 {
 	struct world w;
 	struct coll_completion completion = {0};
