@@ -157,7 +157,7 @@ static coll_status inquire_lack(struct coll_comm *comm, const struct coll_wait *
 
 	if (comm->box.status == COLL_OK && comm->ctx->control) {
 		st = coll_comm_heed_alarm(comm, w, p);
-		if (st != COLL_OK || !coll_lived_for(&p->fault_age, now, COLL_DELAY_NS(CAUSE)))
+		if (st != COLL_OK || !coll_uptime_reaches(&p->fault_age, now, COLL_DELAY_NS(CAUSE)))
 			return st;
 	}
 	return coll_wait_fail(comm, w, p, p->fault, comm->rank, cause);
