@@ -188,9 +188,9 @@ void coll_id_host_await(const uint64_t key[2], uint64_t deadline_ns)
 		const uint64_t left = deadline_ns - coll_clock_ns();
 		struct timespec t;
 
-		clock_gettime(CLOCK_REALTIME, &t);
+		clock_gettime(CLOCK_MONOTONIC, &t);
 		t.tv_sec += (time_t)(left / 1000000000u) + 1;
-		pthread_cond_timedwait(&one_ended, &lock, &t);
+		pthread_cond_clockwait(&one_ended, &lock, CLOCK_MONOTONIC, &t);
 	}
 	pthread_mutex_unlock(&lock);
 }

@@ -1,6 +1,7 @@
 /*
  * Queries about a communicator.
  */
+#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -108,6 +109,9 @@ coll_status coll_comm_explain(coll_comm *comm, const char *collective, size_t co
 		                        collective ? collective : "(null)");
 	if (!buf || len_bytes == 0 || coll_dtype_size(type) == 0)
 		return coll_comm_refuse(comm, "explain", COLL_ERR_ARGUMENT, "no buffer, or an unknown type");
+	if (count > PTRDIFF_MAX / coll_dtype_size(type) / (size_t)comm->size)
+		return coll_comm_refuse(comm, "explain", COLL_ERR_ARGUMENT, "%zu elements of %s overflow", count,
+		                        coll_dtype_name(type));
 	list_transports(comm, transports, sizeof(transports));
 	return coll_comm_explain_call(comm, (enum coll_kind)kind, count, type, transports, buf, len_bytes);
 }

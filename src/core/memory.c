@@ -260,7 +260,8 @@ coll_status coll_mem_register(coll_comm *comm, void *ptr, size_t len_bytes)
 		return COLL_ERR_ARGUMENT;
 	if (!ptr || len_bytes == 0)
 		return coll_comm_refuse(comm, "mem_register", COLL_ERR_ARGUMENT, "ptr is NULL or len_bytes is 0");
-	if (len_bytes > PTRDIFF_MAX || (uintptr_t)ptr + len_bytes < (uintptr_t)ptr)
+	/* No processor maps as much. */
+	if (len_bytes >> 56 != 0 || (uintptr_t)ptr + len_bytes < (uintptr_t)ptr)
 		return coll_comm_refuse(comm, "mem_register", COLL_ERR_ARGUMENT, "no memory at %p has %zu bytes", ptr,
 		                        len_bytes);
 	st = coll_comm_serves(comm, "mem_register", "ptr", ptr, len_bytes);
