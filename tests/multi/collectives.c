@@ -368,6 +368,7 @@ static void memory(coll_comm *comm, int r)
 {
 	enum { COUNT = 100000 };
 	int32_t *p = NULL, *q = malloc(COUNT * 4);
+	char why[64];
 
 	OK(coll_mem_alloc(comm, (void **)&p, COUNT * 4));
 	CHECK(p && p[0] == 0 && p[COUNT - 1] == 0 && (uintptr_t)p % 64 == 0, "coll_mem_alloc");
@@ -377,7 +378,11 @@ static void memory(coll_comm *comm, int r)
 	CHECK(q[COUNT - 1] == sum(COUNT - 1, coll_comm_size(comm)), "library memory");
 	OK(coll_mem_deregister(comm, q));
 	CHECK(coll_mem_register(comm, q, SIZE_MAX) == COLL_ERR_ARGUMENT, "more than there is");
-	CHECK(coll_mem_register(comm, q, (size_t)PTRDIFF_MAX + 1) == COLL_ERR_ARGUMENT, "more than there is");
+	CHECK(coll_mem_register(comm, q, SIZE_MAX / 2) == COLL_ERR_ARGUMENT, "more than there is");
+	CHECK(coll_comm_explain(comm, "all_reduce", SIZE_MAX, COLL_F32, why, sizeof(why)) == COLL_ERR_ARGUMENT,
+	      "overflows");
+	CHECK(coll_barrier(NULL, NULL) == COLL_ERR_ARGUMENT &&
+	      strstr(coll_last_error(NULL)->message, "communicator is NULL"));
 	CHECK(coll_mem_deregister(comm, q) == COLL_ERR_ARGUMENT, "not registered");
 	CHECK(coll_mem_free(comm, q) == COLL_ERR_ARGUMENT, "foreign memory");
 	OK(coll_mem_free(comm, p));
