@@ -16,7 +16,7 @@ from job import Job, Report, now
 LINGER_0 = struct.pack("ii", 1, 0)  # reset on close, so that no port stays in TIME_WAIT
 
 
-def connect_to(listener):
+def connect_to(door):
     if door[0] == "tcp":
         s = socket.socket(door[1], socket.SOCK_STREAM)
         to = ("127.0.0.1" if door[1] == socket.AF_INET else "::1", door[2])
