@@ -22,7 +22,6 @@
 #include "coll/coll.h"
 #include "comm/survey.h"
 #include "core/device_facts.h"
-#include "core/device_facts.h"
 #include "device/device.h"
 #include "hang.h"
 #include "reduce/reduce.h"

@@ -107,11 +107,12 @@ typedef enum coll_dtype {
  * IEEE 754-2019 minimum and maximum (a NaN wins, -0 < +0). Bit operations on
  * floats are COLL_ERR_ARGUMENT. Logical operations give 0 or 1.
  *
- * COLL_AVG of f16, bf16 and 8-bit floats: each step makes the mean of its operands in f32, weighted by how many ranks they
- * stand for, and rounds it once. It cannot overflow, and the average of equal finite values is that value. The error is at
- * most ((1 + u)^(r + 1) - 1) (M + N). u is 2^-11, 2^-8, 2^-4 (e4m3) or 2^-3 (e5m2); r is the number of roundings on the
- * way, less than the number of ranks; M is the mean of |x|, N the smallest normal number. COLL_AVG of f32, f64
- * and integers is their sum, divided at the end: it overflows where the sum does. Of integers it truncates toward zero.
+ * COLL_AVG of f16, bf16 and 8-bit floats: each step makes the mean of its operands in f32, weighted by how many ranks
+ * they stand for, and rounds it once. It cannot overflow, and the average of equal finite values is that value. The
+ * error is at most ((1 + u)^(r + 1) - 1) (M + N). u is 2^-11, 2^-8, 2^-4 (e4m3) or 2^-3 (e5m2); r is the number of
+ * roundings on the way, less than the number of ranks; M is the mean of |x|, N the smallest normal number. COLL_AVG of
+ * f32, f64 and integers is their sum, divided at the end: it overflows where the sum does. Of integers it truncates
+ * toward zero.
  */
 typedef uint32_t coll_op;
 enum {

@@ -309,8 +309,8 @@ TEST(exchange, a_rank_that_dies_on_the_way_is_named)
 	job_free(&j);
 }
 
-/* It is stopped when the table comes: the root waits as long as for any silent rank, not until the creation's limit. The
- * others have what they need. */
+/* It is stopped when the table comes: the root waits as long as for any silent rank, not until the creation's limit.
+ * The others have what they need. */
 TEST(exchange, a_rank_that_stops_reading_is_silent)
 {
 	struct coll_wire w = {.fd = -1, .state = COLL_WIRE_CLOSED};

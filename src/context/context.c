@@ -3,13 +3,11 @@
  */
 #include "context/context.h"
 
-#include <assert.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
-#include <sys/random.h>
 #include <unistd.h>
 
 #include "base/delay.h"
@@ -19,13 +17,9 @@
 #include "bootstrap/host_id.h"
 #include "context/locality.h"
 #include "context/service.h"
-#include "control/gossip.h"
+#include "context/transports.h"
 #include "net/net.h"
-#include "topology/host_nics.h"
-#include "topology/nic.h"
-#include "topology/rates.h"
 #include "topology/topology.h"
-#include "transports/common/dummy.h"
 #include "transports/hook/hook.h"
 #include "transports/loop/group.h"
 
@@ -74,78 +68,7 @@ struct coll_context *coll_context_end(struct coll_context *c)
 	return last ? c : NULL;
 }
 
-/* ---- Callbacks for transports ---- */
-
-static const char *env_setting(void *ctx, const char *name)
-{
-	const struct coll_context *c = ctx;
-
-	return coll_settings_text(&c->settings, name);
-}
-
-static void env_log(void *ctx, int level, const char *format, ...)
-{
-	const struct coll_context *c = ctx;
-	va_list ap;
-
-	va_start(ap, format);
-	coll_log_v(&c->logger, level, format, ap);
-	va_end(ap);
-}
-
-static uint32_t env_nic_mbps(void *ctx, const char *nic)
-{
-	return coll_rates_of_nic(COLL_TOPOLOGY_SYS, nic);
-}
-
-static enum coll_nic_distance env_nic_distance(void *ctx, const char *nic)
-{
-	struct coll_context *c = ctx;
-
-	return (enum coll_nic_distance)coll_host_nics_crossing(c->nics, nic);
-}
-
-static int process_of(const struct coll_context *c, const struct coll_process_id *id)
-{
-	for (int r = 0; r < c->size; r++)
-		if (c->peer_infos[r].id.word[0] == id->word[0] && c->peer_infos[r].id.word[1] == id->word[1])
-			return r;
-	return -1;
-}
-
-static void env_link_down(void *ctx, const struct coll_process_id *peer, coll_status why, const char *cause)
-{
-	struct coll_context *c = ctx;
-	const bool alive = why == COLL_ERR_CORRUPT || why == COLL_ERR_MEMORY || why == COLL_ERR_SYSTEM;
-	struct coll_note n = {.kind = alive ? COLL_GOSSIP_FAIL : COLL_GOSSIP_DEATH, .status = why};
-
-	n.process = c->processes ? process_of(c, peer) : -1;
-	n.origin = c->rank;
-	if (n.process < 0 || !c->control || atomic_load_explicit(&c->stopping, memory_order_relaxed))
-		return;
-	atomic_store_explicit(&c->processes[n.process].down,
-	                      why == COLL_ERR_PEER_SILENT ? COLL_LINK_UNREACHED : COLL_LINK_BROKEN,
-	                      memory_order_relaxed);
-	snprintf(n.text, sizeof(n.text), "%s", cause);
-	if (why == COLL_ERR_MEMORY || why == COLL_ERR_SYSTEM)
-		snprintf(n.text, sizeof(n.text), "[COLL-4104] rank %d lost its link to rank %d: %.180s", c->rank,
-		         n.process, cause);
-	else if (n.kind == COLL_GOSSIP_FAIL)
-		snprintf(n.text, sizeof(n.text), "link between rank %d and rank %d: %.180s", c->rank, n.process, cause);
-	coll_control_report(c->control, &n);
-}
-
-/* The address of a process over which it met the others. */
-static bool env_met(void *ctx, const struct coll_process_id *peer, struct coll_ip *ip)
-{
-	struct coll_context *c = ctx;
-	const int process = c->processes ? process_of(c, peer) : -1;
-
-	if (process < 0 || !c->peer_infos[process].has_met)
-		return false;
-	*ip = c->peer_infos[process].met;
-	return true;
-}
+/* ---- Open ---- */
 
 /* A link that is being opened now counts: the next question comes soon. */
 static bool env_linked(void *ctx, int process)
@@ -159,133 +82,6 @@ static bool env_linked(void *ctx, int process)
 	up = p->link && p->opened->table.link_status(p->link) == COLL_OK;
 	pthread_mutex_unlock(&c->links_lock);
 	return up;
-}
-
-/* ---- Open ---- */
-
-/* The position of a transport in the list "shm,tcp"; -1: it is absent. An empty list means the
- * order of the registry, without loop, which always needs a group. */
-static int turn_of(const char *list, int position, bool have_group)
-{
-	const char *name = coll_transports[position]->name;
-	size_t len = strlen(name);
-	int turn = 0;
-
-	if (strcmp(name, "loop") == 0 && !have_group)
-		return -1;
-	if (!*list)
-		return position;
-	for (const char *p = list; *p; turn++) {
-		size_t n = strcspn(p, ",");
-
-		if (n == len && memcmp(p, name, n) == 0)
-			return turn;
-		p += n + (p[n] == ',');
-	}
-	return -1;
-}
-
-static coll_status check_list(const char *list, struct coll_error_box *err)
-{
-	for (const char *p = list; *p;) {
-		size_t n = strcspn(p, ",");
-		char name[32];
-
-		snprintf(name, sizeof(name), "%.*s", (int)n, p);
-		if (!coll_transport_find(name))
-			return coll_error_set(err, COLL_ERR_CONFIG,
-			                      "[COLL-1102] COLL_TRANSPORTS=%s: there is no transport '%s'", list, name);
-		p += n + (p[n] == ',');
-	}
-	return COLL_OK;
-}
-
-/* Some is left for each of the others. */
-static size_t room_for_address(const struct coll_context *c)
-{
-	const size_t others = (size_t)(COLL_TRANSPORTS - c->ntransports - 1) * COLL_PEER_INFO_OTHER_BYTES;
-	const size_t left = sizeof(c->info.bytes) - c->info.used_bytes;
-
-	return left > others ? left - others : 0;
-}
-
-/* why: those that cannot be used, and the reason. */
-static coll_status open_transport(struct coll_context *c, const struct coll_transport *t, int position,
-                                  struct coll_shared_group *group, char why[240], struct coll_error_box *err)
-{
-	struct coll_opened_transport *w = &c->transports[c->ntransports];
-	struct coll_transport_env env = {.size = sizeof(env),
-	                                 .self = c->info.id,
-	                                 .job_key = {c->identity.job_key[0], c->identity.job_key[1]},
-	                                 .host_id = c->host_id,
-	                                 .group = group ? group->group : NULL,
-	                                 .wake_fd = c->wake_fd,
-	                                 .ctx = c,
-	                                 .setting = env_setting,
-	                                 .log = env_log,
-	                                 .link_down = env_link_down,
-	                                 .nic_mbps = env_nic_mbps,
-	                                 .nic_distance = env_nic_distance,
-	                                 .met = env_met};
-	size_t len = 0;
-	coll_status st;
-
-	assert(c->ntransports < COLL_TRANSPORTS);
-	memset(w, 0, sizeof(*w));
-	w->position = position;
-	coll_transport_complete(t, &w->table);
-	if (c->settings.hook[0]) {
-		st = coll_transport_hook_wrap(t, c->settings.hook, c->rank, &w->table, &w->hook, err);
-		if (st != COLL_OK)
-			return st;
-		env.hook = w->hook;
-	}
-	coll_errno_clear();
-	st = w->table.open(&env, &w->inst);
-	if (st == COLL_OK)
-		st = w->table.address(w->inst, c->info.bytes + c->info.used_bytes, room_for_address(c), &len);
-	if (st != COLL_OK) {
-		coll_log(&c->logger, COLL_LOG_INFO, "transport %s is not available: %s", t->name,
-		         coll_status_string(st));
-		if (w->inst)
-			w->table.fini(w->inst);
-		coll_transport_hook_unwrap(w->hook);
-		memset(w, 0, sizeof(*w));
-		/* A lack of memory or descriptors does not mean that the transport is unavailable.
-		 * Skipping it would make this rank choose a different one than its peers. */
-		if (st == COLL_ERR_MEMORY || coll_errno_kept_shortage())
-			return coll_error_set(err, coll_errno_status(st), "[COLL-4104] transport %s: %s", t->name,
-			                      coll_errno_take("out of memory").text);
-		snprintf(why + strlen(why), 240 - strlen(why), "%s%s: %s", why[0] ? "; " : "", t->name,
-		         coll_errno_take(coll_status_string(st)).text);
-		return COLL_OK;
-	}
-	w->table.caps(w->inst, &w->caps);
-	c->info.transport[position] = (struct coll_peer_info_part){c->info.used_bytes, (uint16_t)len};
-	c->info.used_bytes = (uint16_t)(c->info.used_bytes + len);
-	c->ntransports++;
-	return COLL_OK;
-}
-
-static coll_status open_transports(struct coll_context *c, struct coll_shared_group *group, struct coll_error_box *err)
-{
-	struct coll_host_nics nics = {.device = coll_pci_address(c->identity.device)};
-	char why[240] = "";
-	coll_status st = check_list(c->settings.transports, err);
-
-	c->nics = &nics;
-	/* Open in the order of preference: every rank uses the first transport that reaches a peer. */
-	for (int turn = 0; turn < COLL_TRANSPORTS; turn++)
-		for (int i = 0; st == COLL_OK && i < COLL_TRANSPORTS; i++)
-			if (turn_of(c->settings.transports, i, group != NULL) == turn)
-				st = open_transport(c, coll_transports[i], i, group, why, err);
-	coll_host_nics_free(&nics);
-	c->nics = NULL;
-	if (st == COLL_OK && c->ntransports == 0 && c->size > 1)
-		st = coll_error_set(err, COLL_ERR_CONFIG,
-		                    "[COLL-1103] no transport of COLL_TRANSPORTS=%s can be used here (%s)",
-		                    c->settings.transports, why);
-	return st;
 }
 
 static void fill_cpus(uint64_t cpus[4])
@@ -352,12 +148,29 @@ static coll_status open_log(struct coll_context *c, const coll_config *cfg, stru
 	return COLL_OK;
 }
 
+static coll_status open_control(struct coll_context *c, struct coll_error_box *err)
+{
+	const struct coll_control_env env = {.settings = &c->settings,
+	                                     .logger = &c->logger,
+	                                     .job_key = {c->identity.job_key[0], c->identity.job_key[1]},
+	                                     .self = c->info.id,
+	                                     .wake_fd = c->wake_fd,
+	                                     .alarm = &c->alarm,
+	                                     .host_id = c->host_id,
+	                                     .answer = c->hooks->answer,
+	                                     .alert = c->hooks->alert,
+	                                     .needs = c->hooks->needs,
+	                                     .linked = env_linked,
+	                                     .ctx = c};
+
+	return coll_control_open(&env, &c->info, &c->control, err);
+}
+
 coll_status coll_context_open(struct coll_context **ctx, const struct coll_context_hooks *hooks, const coll_config *cfg,
                               const struct coll_settings *settings, const struct coll_identity *id,
                               struct coll_shared_group *group, struct coll_error_box *err)
 {
 	struct coll_context *c = calloc(1, sizeof(*c));
-	struct coll_control_env env;
 	coll_status st;
 
 	if (!c)
@@ -392,24 +205,12 @@ coll_status coll_context_open(struct coll_context **ctx, const struct coll_conte
 	if (st == COLL_OK && (c->wake_fd < 0 || c->service_wake_fd < 0))
 		st = coll_error_set(err, COLL_ERR_SYSTEM, "cannot make an eventfd: %s",
 		                    coll_errno_take("no reason given").text);
-	env = (struct coll_control_env){.settings = &c->settings,
-	                                .logger = &c->logger,
-	                                .job_key = {id->job_key[0], id->job_key[1]},
-	                                .self = c->info.id,
-	                                .wake_fd = c->wake_fd,
-	                                .alarm = &c->alarm,
-	                                .host_id = c->host_id,
-	                                .answer = hooks->answer,
-	                                .alert = hooks->alert,
-	                                .needs = hooks->needs,
-	                                .linked = env_linked,
-	                                .ctx = c};
 	if (st == COLL_OK)
 		st = hooks->open(c, err);
 	if (st == COLL_OK && c->size > 1)
-		st = coll_control_open(&env, &c->info, &c->control, err);
+		st = open_control(c, err);
 	if (st == COLL_OK)
-		st = open_transports(c, group, err);
+		st = coll_transports_open(c, group, err);
 	if (st != COLL_OK) {
 		coll_context_close(&c);
 		return st;
@@ -478,21 +279,6 @@ coll_status coll_context_join(struct coll_context *ctx, const struct coll_peer_i
 
 /* ---- Links ---- */
 
-/* Those that are allowed and could not be opened are reasons, too. */
-static void add_unopened(const struct coll_context *ctx, char *why, size_t why_bytes, size_t used)
-{
-	for (int i = 0; i < COLL_TRANSPORTS; i++) {
-		bool opened = turn_of(ctx->settings.transports, i, ctx->group != NULL) < 0;
-
-		for (int k = 0; k < ctx->ntransports && !opened; k++)
-			opened = ctx->transports[k].position == i;
-		if (!opened && used < why_bytes)
-			used += (size_t)snprintf(why + used, why_bytes - used,
-			                         "%s%s: could not be opened here, as a line of the log says",
-			                         used ? "; " : "", coll_transports[i]->name);
-	}
-}
-
 struct coll_opened_transport *coll_context_choose(struct coll_context *ctx, int process, char *why, size_t why_bytes)
 {
 	const struct coll_peer_info *peer = &ctx->peer_infos[process];
@@ -512,7 +298,7 @@ struct coll_opened_transport *coll_context_choose(struct coll_context *ctx, int 
 			used += (size_t)snprintf(why + used, why_bytes - used, "%s%s: %s", used ? "; " : "",
 			                         w->table.name, reason);
 	}
-	add_unopened(ctx, why, why_bytes, used);
+	coll_transports_add_unopened(ctx, why, why_bytes, used);
 	return NULL;
 }
 

@@ -36,7 +36,7 @@ struct peer {
 	unsigned hello_ms; /* wait limit with the next handshake, 0: the shortest */
 	/* Whether it lives: liveness.c. */
 	uint64_t suspect_until_ns; /* 0: no suspicion */
-	uint64_t reconnect_ns;         /* when to connect again */
+	uint64_t reconnect_ns;     /* when to connect again */
 	uint64_t suspect;          /* number of the suspicion, repeated by the answer that settles it */
 	bool link_lost;            /* a data link to it broke */
 	bool unreached;            /* because its host does not acknowledge */

@@ -40,7 +40,7 @@ struct coll_tcp_hello {
 	/* Of a rail that had sockets before: what names it, and how many it has had; else 0. */
 	uint64_t line;
 	uint32_t made, zero;
-	uint64_t mac;      /* keyed hash of all the above and the other side's nonce */
+	uint64_t mac; /* keyed hash of all the above and the other side's nonce */
 };
 static_assert(sizeof(struct coll_tcp_hello) == 88, "handshake layout");
 
