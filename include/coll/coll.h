@@ -65,7 +65,8 @@ typedef enum coll_status {
 	COLL_ERR_CONFIG = 13,    /* a setting is malformed, unknown or contradictory */
 	COLL_ERR_CANCELLED = 14, /* a posted receive was taken back before a message came */
 
-	/* A peer is lost, and so are the communicators it belongs to. */
+	/* A peer is lost, and so are the communicators it belongs to. If a member has died, messages and groups among
+	 * the living go on, unless the communicator serves devices. */
 	COLL_ERR_PEER_DEAD = 20,   /* it exited, was killed, or its link broke */
 	COLL_ERR_PEER_SILENT = 21, /* its process exists but does not answer */
 	COLL_ERR_PEER_LATE = 22,   /* it answers but did not enter the call in time */
@@ -254,6 +255,7 @@ COLL_API coll_status coll_comm_create_from_ranks(coll_comm *parent, const int *r
  * meanwhile, and asynchronous calls of this rank on parent go on. It returns when all members
  * have come. A member that does not come is named after COLL_ARRIVAL_TIMEOUT_MS, a dead one within
  * 2 s. Such an error and COLL_ERR_MEMORY end the child on all members; parent stays as it was.
+ * The living can make one of a parent of which a member has died.
  * COLL_ERR_ARGUMENT: an impossible list, or one without this rank (on this rank alone: its other
  * members wait for it); on all members, if they pass the same ranks in different orders.
  * The n-th call of a member with this set of ranks and this tag meets the n-th of the others,
@@ -511,7 +513,8 @@ typedef struct coll_message_info {
 COLL_API coll_status coll_send_tag(const void *buf, size_t count, coll_dtype type, int peer, int tag, coll_comm *comm,
                                    coll_stream *stream);
 /* Receive, and wait. source may be COLL_ANY_SOURCE, tag may be COLL_ANY_TAG, info may be NULL.
- * Not inside a group. */
+ * Not inside a group. From any source: when a member has died, one receive, or those that wait then, end with
+ * COLL_ERR_PEER_DEAD, and later ones serve the living. */
 COLL_API coll_status coll_recv_tag(void *buf, size_t max_count, coll_dtype type, int source, int tag, coll_comm *comm,
                                    coll_message_info *info);
 /* Post a receive and return at once, also inside a group. The library owns buf until *req has

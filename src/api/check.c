@@ -13,13 +13,13 @@
 #include "inflight/async.h"
 #include "inflight/drive.h"
 
-coll_status coll_check_call(coll_comm *comm, const char *kind, coll_stream *stream, coll_dtype type)
+static coll_status check(coll_comm *comm, const char *kind, coll_stream *stream, coll_dtype type, bool message)
 {
 	coll_status st;
 
 	if (coll_entry_no_comm(comm, kind))
 		return COLL_ERR_ARGUMENT;
-	st = coll_comm_usable(comm, kind);
+	st = coll_comm_usable(comm, kind, message);
 	if (st != COLL_OK)
 		return st;
 	if (stream && stream->ctx != comm->ctx)
@@ -27,6 +27,16 @@ coll_status coll_check_call(coll_comm *comm, const char *kind, coll_stream *stre
 	if (coll_dtype_size(type) == 0)
 		return coll_comm_refuse(comm, kind, COLL_ERR_ARGUMENT, "type %d is not a coll_dtype", (int)type);
 	return COLL_OK;
+}
+
+coll_status coll_check_call(coll_comm *comm, const char *kind, coll_stream *stream, coll_dtype type)
+{
+	return check(comm, kind, stream, type, false);
+}
+
+coll_status coll_check_message(coll_comm *comm, const char *kind, coll_stream *stream, coll_dtype type)
+{
+	return check(comm, kind, stream, type, true);
 }
 
 coll_status coll_check_op(coll_comm *comm, const char *kind, coll_op op, coll_dtype type)

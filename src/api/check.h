@@ -24,6 +24,9 @@ static inline struct coll_call coll_api_call(enum coll_kind kind, const void *in
  * without a message. */
 coll_status coll_check_call(coll_comm *comm, const char *kind, coll_stream *stream, coll_dtype type);
 
+/* The same for what goes on among the living when a member has died. */
+coll_status coll_check_message(coll_comm *comm, const char *kind, coll_stream *stream, coll_dtype type);
+
 /* The operation exists here and is defined on the type. */
 coll_status coll_check_op(coll_comm *comm, const char *kind, coll_op op, coll_dtype type);
 

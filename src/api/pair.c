@@ -15,7 +15,7 @@ static coll_status check_half(coll_comm *comm, const char *kind, const char *wha
 
 coll_status coll_send(const void *buf, size_t count, coll_dtype type, int peer, coll_comm *comm, coll_stream *stream)
 {
-	coll_status st = coll_check_call(comm, "send", stream, type);
+	coll_status st = coll_check_message(comm, "send", stream, type);
 
 	if (st == COLL_OK)
 		st = check_half(comm, "send", "buf", buf, count, type, peer);
@@ -32,7 +32,7 @@ coll_status coll_send(const void *buf, size_t count, coll_dtype type, int peer, 
 
 coll_status coll_recv(void *buf, size_t count, coll_dtype type, int peer, coll_comm *comm, coll_stream *stream)
 {
-	coll_status st = coll_check_call(comm, "recv", stream, type);
+	coll_status st = coll_check_message(comm, "recv", stream, type);
 
 	if (st == COLL_OK)
 		st = check_half(comm, "recv", "buf", buf, count, type, peer);
@@ -50,7 +50,7 @@ coll_status coll_recv(void *buf, size_t count, coll_dtype type, int peer, coll_c
 coll_status coll_send_recv(const void *sendbuf, size_t send_count, int dest, void *recvbuf, size_t recv_count,
                            int source, coll_dtype type, coll_comm *comm, coll_stream *stream)
 {
-	coll_status st = coll_check_call(comm, "send_recv", stream, type);
+	coll_status st = coll_check_message(comm, "send_recv", stream, type);
 	size_t elem = coll_dtype_size(type);
 
 	if (st == COLL_OK && dest != -1)

@@ -16,7 +16,7 @@ static coll_status check_tag(coll_comm *comm, const char *kind, int tag)
 coll_status coll_send_tag(const void *buf, size_t count, coll_dtype type, int peer, int tag, coll_comm *comm,
                           coll_stream *stream)
 {
-	coll_status st = coll_check_call(comm, "send_tag", stream, type);
+	coll_status st = coll_check_message(comm, "send_tag", stream, type);
 
 	if (st == COLL_OK)
 		st = coll_check_rank(comm, "send_tag", "peer", peer);
@@ -33,7 +33,7 @@ coll_status coll_send_tag(const void *buf, size_t count, coll_dtype type, int pe
 static coll_status check_receive(coll_comm *comm, const char *kind, void *buf, size_t max_count, coll_dtype type,
                                  int source, int tag)
 {
-	coll_status st = coll_check_call(comm, kind, NULL, type);
+	coll_status st = coll_check_message(comm, kind, NULL, type);
 
 	if (st == COLL_OK && source != COLL_ANY_SOURCE)
 		st = coll_check_rank(comm, kind, "source", source);

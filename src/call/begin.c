@@ -5,6 +5,7 @@
 
 #include "base/hash.h"
 #include "call/wait.h"
+#include "core/dead.h"
 #include "engine/run.h"
 #include "watch/pair_counts.h"
 
@@ -106,6 +107,17 @@ struct coll_entry *coll_begin_tag_entry(struct coll_comm *comm, const struct col
 	                           record->count, record->root, stream);
 }
 
+void coll_end_inline(struct coll_comm *comm, const struct coll_wait *wait, struct coll_record *record, coll_status st)
+{
+	if (st != COLL_OK)
+		coll_comm_death_reported(comm);
+	coll_record_retire(&comm->record, record);
+	for (int i = 0; i < wait->nruns; i++) {
+		coll_recorder_way(wait->entries[i], coll_run_way(wait->runs[i]));
+		coll_recorder_end(&comm->recorder, wait->entries[i], st);
+	}
+}
+
 coll_status coll_finish_inline(struct coll_comm *comm, const struct coll_wait *wait, struct coll_record *record,
                                bool small)
 {
@@ -113,13 +125,14 @@ coll_status coll_finish_inline(struct coll_comm *comm, const struct coll_wait *w
 	const bool soon = small && coll_comm_wait_eagerly(comm, wait) == COLL_OK;
 	const coll_status st = soon ? COLL_OK : coll_comm_wait(comm, wait);
 
+	if (!soon) {
+		coll_end_inline(comm, wait, record, st);
+		return st;
+	}
 	coll_record_retire(&comm->record, record);
 	for (int i = 0; i < wait->nruns; i++) {
 		coll_recorder_way(wait->entries[i], coll_run_way(wait->runs[i]));
-		if (soon)
-			coll_recorder_end_quick(wait->entries[i]);
-		else
-			coll_recorder_end(&comm->recorder, wait->entries[i], st);
+		coll_recorder_end_quick(wait->entries[i]);
 	}
 	return st;
 }

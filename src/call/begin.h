@@ -42,5 +42,7 @@ struct coll_entry *coll_begin_tag_entry(struct coll_comm *comm, const struct col
  * small: the call may end in its first polls, and then it is not timed. */
 coll_status coll_finish_inline(struct coll_comm *comm, const struct coll_wait *wait, struct coll_record *record,
                                bool small);
+/* What follows such a wait, which has ended with st. */
+void coll_end_inline(struct coll_comm *comm, const struct coll_wait *wait, struct coll_record *record, coll_status st);
 
 #endif

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "call/begin.h"
+#include "core/dead.h"
 #include "core/error.h"
 #include "engine/run.h"
 #include "inflight/async.h"
@@ -55,6 +56,22 @@ static void enter(struct coll_request *r)
 	}
 }
 
+/* Half i of those that are left has ended with its rank. The status is kept for the end of the request. */
+static void give_up(struct coll_request *r, int i)
+{
+	struct coll_wait *w = &r->wait;
+
+	coll_comm_death_reported(r->comm);
+	r->status = COLL_ERR_PEER_DEAD;
+	coll_recorder_end(&r->comm->recorder, w->entries[i], r->status);
+	if (i == 0) {
+		w->entries[0] = w->entries[1];
+		w->runs[0] = w->runs[1];
+	}
+	w->entries[1] = NULL;
+	w->nruns -= w->nruns > i;
+}
+
 static coll_status start(struct coll_request *r)
 {
 	struct coll_pair_request *p = coll_pair_of(r);
@@ -70,6 +87,10 @@ static coll_status start(struct coll_request *r)
 
 		if (!p->plan[half])
 			continue;
+		if (coll_comm_is_dead(comm, coll_pair_peer(&p->pair, half))) {
+			give_up(r, r->wait.nruns);
+			continue;
+		}
 		coll_pair_job(comm, &p->pair, half, p->plan[half], &job);
 		job.sequence = p->sequence[half];
 		job.stage = p->stage[half];
@@ -77,7 +98,47 @@ static coll_status start(struct coll_request *r)
 		st = coll_run_start(p->run[half], &comm->pairs.fabric, &job);
 	}
 	coll_inflight_publish(comm, NULL);
+	if (r->status == COLL_ERR_PEER_DEAD && r->wait.nruns == 0)
+		coll_inflight_complete(r, r->status);
 	return st;
+}
+
+/* A half that had ended before counts; the other one goes on. */
+static bool lose_dead(struct coll_request *r)
+{
+	const struct coll_pair_request *p = coll_pair_of(r);
+
+	for (int i = 0; i < r->wait.nruns;) {
+		struct coll_run *run = r->wait.runs[i];
+
+		if (coll_comm_is_dead(r->comm, coll_pair_peer(&p->pair, run == p->run[1]))) {
+			coll_run_cancel(run, COLL_ERR_PEER_DEAD);
+			if (coll_run_poll(run, NULL) != COLL_OK) {
+				give_up(r, i);
+				continue;
+			}
+		}
+		i++;
+	}
+	if (r->status != COLL_ERR_PEER_DEAD || r->wait.nruns > 0)
+		return false;
+	coll_inflight_complete(r, r->status);
+	return true;
+}
+
+static bool poll(struct coll_request *r)
+{
+	bool waits, moved;
+
+	if (r->status == COLL_AGAIN)
+		return coll_drive_poll(r);
+	moved = coll_drive_runs(r, &waits);
+	if (moved && !r->comm->inflight.faulty)
+		coll_wait_timer_moved(r->comm, &r->timer);
+	if (waits)
+		return moved;
+	coll_inflight_complete(r, r->status);
+	return true;
 }
 
 static enum coll_limit limited(struct coll_request *r)
@@ -104,8 +165,9 @@ static void fini(struct coll_request *r)
 static const struct coll_request_kind pair_kind = {.name = "pair",
                                                    .enter = enter,
                                                    .start = start,
-                                                   .poll = coll_drive_poll,
+                                                   .poll = poll,
                                                    .limited = limited,
+                                                   .lose_dead = lose_dead,
                                                    .leave = leave,
                                                    .recycle = coll_request_give,
                                                    .fini = fini};

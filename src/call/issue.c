@@ -65,7 +65,7 @@ coll_status coll_request_submit(struct coll_request *r, struct coll_stream *stre
 	comm->prepared_for = NULL; /* drivers use the record and the channels now */
 	reset(r, stream);
 	coll_async_lock(comm->ctx);
-	st = comm->failed;
+	st = r->is == COLL_IS_COLLECTIVE ? comm->failed : comm->ended;
 	if (st != COLL_OK) {
 		r->status = st;
 	} else {

@@ -216,7 +216,7 @@ coll_status coll_operation_start(coll_operation *op, coll_stream *stream)
 
 	if (forbidden(op, kind) || !op->comm)
 		return COLL_ERR_ARGUMENT;
-	st = coll_comm_usable(op->comm, kind);
+	st = coll_comm_usable(op->comm, kind, false);
 	if (st != COLL_OK)
 		return st;
 	if (op->out)

@@ -39,7 +39,7 @@ static coll_status need_tags(struct coll_comm *comm, const char *kind)
 	const coll_status st = coll_tags_make(comm);
 
 	if (st == COLL_ERR_ABORTED)
-		return coll_comm_usable(comm, kind);
+		return coll_comm_usable(comm, kind, true);
 	if (st != COLL_OK)
 		return coll_comm_refuse(comm, kind, st, "no memory for tagged messages");
 	/* Relaxed: once it is set, it stays until this thread destroys the communicator. */
@@ -185,7 +185,10 @@ coll_status coll_comm_send_tag(struct coll_comm *comm, const void *buf, size_t c
 	if (now && ends_at_once(comm, &op))
 		return COLL_OK;
 	st = need_request(comm, 0, &s);
-	return st == COLL_OK ? dispatch(s, &op, stream) : st;
+	if (st == COLL_OK)
+		st = dispatch(s, &op, stream);
+	return st == COLL_ERR_PEER_DEAD && coll_comm_lives_on(comm) ? coll_comm_refuse_dead(comm, "send_tag", peer)
+	                                                            : st;
 }
 
 static void release(struct coll_tag_receive *p)
@@ -317,8 +320,18 @@ static bool is_done(void *arg)
 	return atomic_load_explicit(&r->done, memory_order_acquire);
 }
 
-/* Why it ended with COLL_ERR_ARGUMENT or COLL_ERR_CANCELLED. Other errors are those of the communicator, which has
- * them. */
+static void describe_death(const struct coll_tag_receive *p, struct coll_error_box *box)
+{
+	char name[32];
+
+	box->status = COLL_ERR_PEER_DEAD;
+	snprintf(box->host, sizeof(box->host), "%s", p->ctx->peer_infos[p->op.dead].host_name);
+	snprintf(name, sizeof(name), "rank %d", p->op.source);
+	coll_death_text(p->ctx, p->op.dead, name, box->message, sizeof(box->message));
+}
+
+/* Why it ended with COLL_ERR_ARGUMENT or COLL_ERR_CANCELLED, or because a rank has died. Other errors are those of the
+ * communicator, which has them. */
 static void describe(const struct coll_tag_receive *p, struct coll_error_box *box)
 {
 	const struct coll_tag_op *op = &p->op;
@@ -329,6 +342,8 @@ static void describe(const struct coll_tag_receive *p, struct coll_error_box *bo
 	snprintf(box->kind, sizeof(box->kind), "irecv");
 	if (st == COLL_ERR_CANCELLED)
 		coll_error_set(box, st, "the receive was cancelled");
+	else if (st == COLL_ERR_PEER_DEAD)
+		describe_death(p, box);
 	else if (op->got_type != op->type)
 		coll_error_set(box, st,
 		               "[COLL-1206] the message of rank %d with tag %d has %zu elements of %s, but the receive "
@@ -379,7 +394,7 @@ static coll_status finish(coll_request **req, coll_message_info *info)
 	if (info && (st == COLL_OK || st == COLL_ERR_ARGUMENT))
 		*info = (coll_message_info){
 		        .source = p->op.source, .tag = p->op.got_tag, .count = p->op.got_count, .type = p->op.got_type};
-	if (st == COLL_ERR_ARGUMENT || st == COLL_ERR_CANCELLED)
+	if (st == COLL_ERR_ARGUMENT || st == COLL_ERR_CANCELLED || (st == COLL_ERR_PEER_DEAD && p->op.dead >= 0))
 		explain(p);
 	release(p);
 	return st;
@@ -500,6 +515,8 @@ coll_status coll_comm_recv_tag(struct coll_comm *comm, void *buf, size_t max_cou
 		describe(coll_tag_receive_of(r), &box);
 		coll_comm_refuse(comm, "recv_tag", box.status, "%s", box.message);
 	}
+	if (r->status == COLL_ERR_PEER_DEAD && coll_tag_receive_of(r)->op.dead >= 0)
+		coll_comm_refuse_dead(comm, "recv_tag", coll_tag_receive_of(r)->op.source);
 	st = deliver(coll_tag_receive_of(r));
 	if (st == COLL_OK)
 		return finish(&r, info);

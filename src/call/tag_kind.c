@@ -14,6 +14,7 @@
 #include "match/receive.h"
 #include "match/send.h"
 #include "select/bind_pair.h"
+#include "watch/any_source.h"
 
 /* A longer payload is freed with its request. */
 enum { PACK_KEPT = 16 * COLL_STAGE_SLOT_BYTES };
@@ -142,11 +143,17 @@ static enum coll_limit limited(struct coll_request *r)
 	if (op->receives && !atomic_load_explicit(&r->awaited, memory_order_relaxed))
 		return COLL_UNLIMITED;
 	if (!coll_tags_waits_for(r->comm, op, &r->wait, &moves))
-		return COLL_UNLIMITED;
+		return op->receives && op->peer == COLL_MATCH_ANY ? COLL_LIMITED_MESSAGE : COLL_UNLIMITED;
 	if (coll_tag_of(r)->seen_moves != moves)
 		coll_wait_timer_moved(r->comm, &r->timer);
 	coll_tag_of(r)->seen_moves = moves;
 	return COLL_LIMITED_MESSAGE;
+}
+
+static coll_status inspect(struct coll_request *r, uint64_t now)
+{
+	return coll_tag_op_of(r)->peer == COLL_MATCH_ANY ? coll_any_source_inspect(r->comm, &r->wait, &r->timer, now)
+	                                                 : coll_drive_inspect(r, now);
 }
 
 static void recycle(struct coll_request *r)
@@ -171,6 +178,7 @@ const struct coll_request_kind coll_tag_kind = {.name = "tag",
                                                 .enter = enter,
                                                 .start = start,
                                                 .limited = limited,
+                                                .inspect = inspect,
                                                 .attend = attend,
                                                 .recycle = recycle,
                                                 .fini = fini};

@@ -12,6 +12,7 @@
 #include "inflight/drive.h"
 #include "inflight/loop.h"
 #include "net/net.h"
+#include "watch/alarm.h"
 #include "watch/diagnose.h"
 
 enum { EAGER_POLLS = 24 };

@@ -31,6 +31,7 @@
 #include "call/tag.h"
 #include "comm/create.h"
 #include "control/gossip.h"
+#include "core/dead.h"
 #include "core/entry.h"
 #include "core/error.h"
 #include "core/thread_error.h"
@@ -40,6 +41,8 @@
 #include "inflight/drive.h"
 #include "inflight/loop.h"
 #include "inflight/notify.h"
+#include "watch/alarm.h"
+#include "watch/any_source.h"
 #include "watch/diagnose.h"
 
 enum { CLOSINGS_MAX = 32 /* destroy waits longer while more than this many are closing */ };
@@ -96,7 +99,7 @@ static void keep_error(const struct coll_closing *p)
 
 	if (!comm->from_gossip || *p->error_out || !(w = malloc(sizeof(*w))))
 		return;
-	w->box = comm->box;
+	w->box = coll_comm_dead(comm) ? coll_comm_dead(comm)->box : comm->box;
 	snprintf(w->message, sizeof(w->message), "%s", comm->lost.message);
 	if (p->error_out == &comm->ctx->close_error && w->box.rank >= 0)
 		w->box.rank = coll_comm_process(comm, w->box.rank);
@@ -269,6 +272,55 @@ static bool is_lost(struct coll_comm *comm)
 	return comm->failed != COLL_OK;
 }
 
+/* What is left of messages to a living rank may still be in this process, if its host is another one. */
+static bool may_owe(struct coll_comm *comm, int rank)
+{
+	const struct coll_opened_transport *opened = comm->ctx->processes[coll_comm_process(comm, rank)].opened;
+	const struct coll_tag_fabric *tags = comm->tagged.own;
+
+	return opened && opened->caps.cross_host &&
+	       ((comm->pairs.peers && comm->pairs.peers[rank]) ||
+	        (tags && tags->fabric.peers && tags->fabric.peers[rank]));
+}
+
+static coll_status look_for_owed(void *arg, bool last, bool *moved)
+{
+	struct coll_comm *comm = arg;
+	const struct coll_record mine = {.comm = comm->id,
+	                                 .kind = COLL_RECORD_DESTROY,
+	                                 .sequence = comm->sequence,
+	                                 .active = 1,
+	                                 .waits_for = -1};
+
+	if (last)
+		return COLL_AGAIN;
+	if (atomic_load_explicit(&comm->aborted, memory_order_relaxed))
+		return COLL_OK;
+	*moved = coll_context_progress(comm->ctx) > 0;
+	coll_record_publish(&comm->record, &mine);
+	for (int r = 0; r < comm->size; r++)
+		if (may_owe(comm, r) && !coll_rank_is_through(comm, &mine, r))
+			return COLL_AGAIN;
+	return COLL_OK;
+}
+
+/* A member has died, so there is no last barrier. But the process may end next, and others may be on their way to the
+ * messages that it has sent them: it stays until they are here, too, for as long as it would wait in the barrier. */
+static void stay_for_messages(struct coll_comm *comm)
+{
+	struct coll_wait_loop loop = {.ctxs = &comm->ctx,
+	                              .n = 1,
+	                              .look = look_for_owed,
+	                              .interrupt = interrupt_one,
+	                              .arg = comm,
+	                              .nap_ms = COLL_DELAY_DESTROY_LOOK_MS,
+	                              .no_spin = true,
+	                              .until_ns = coll_clock_ns() + COLL_DELAY_NS(DESTROY)};
+
+	if (coll_comm_dead(comm) && !comm->ended && atomic_load_explicit(&comm->ctx->users, memory_order_relaxed) == 1)
+		coll_wait_loop_run(&loop);
+}
+
 coll_status coll_comm_prepare_end(struct coll_comm *comm)
 {
 	comm->end = calloc(1, sizeof(*comm->end));
@@ -282,9 +334,15 @@ static bool begin_closing(struct coll_comm *comm, struct coll_close_error **erro
 	struct coll_closing *p;
 	coll_status st;
 
+	p = comm->end;
+	if (comm->failed && coll_comm_dead(comm) &&
+	    !atomic_load_explicit(&coll_comm_dead(comm)->reported, memory_order_relaxed)) {
+		p->error_out = error_out;
+		p->comm = comm;
+		keep_error(p);
+	}
 	if (comm->size == 1 || comm->failed || atomic_load_explicit(&comm->aborted, memory_order_acquire))
 		return false;
-	p = comm->end;
 	comm->timeout_ms = comm->timeout_ms < COLL_DELAY_DESTROY_MS ? comm->timeout_ms : COLL_DELAY_DESTROY_MS;
 	comm->arrival_timeout_ms =
 	        comm->arrival_timeout_ms < COLL_DELAY_DESTROY_MS ? comm->arrival_timeout_ms : COLL_DELAY_DESTROY_MS;
@@ -395,6 +453,7 @@ coll_status coll_comm_destroy(coll_comm **out)
 		if (atomic_load_explicit(&ctx->users, memory_order_relaxed) > 1)
 			hand_to_context(ctx, comm); /* else destroy waits for it to its end */
 	} else {
+		stay_for_messages(comm);
 		coll_comm_free(&comm);
 	}
 	free_over(ctx);

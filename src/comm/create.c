@@ -31,6 +31,7 @@
 #include "comm/survey.h"
 #include "context/service.h"
 #include "control/gossip.h"
+#include "core/dead.h"
 #include "core/fabric.h"
 #include "core/memory.h"
 #include "core/thread_error.h"
@@ -49,6 +50,7 @@
 #include "match/tags.h"
 #include "select/frame.h"
 #include "select/intra.h"
+#include "watch/alarm.h"
 #include "watch/mismatch.h"
 #include "watch/pair_counts.h"
 #include "watch/watchdog.h"
@@ -70,20 +72,6 @@ coll_status coll_unique_id_create(coll_unique_id *id)
 		st = coll_bootstrap_unique_id(settings, id, &err);
 	free(settings);
 	return st == COLL_OK ? st : coll_thread_error_failed(st, &err, NULL);
-}
-
-const coll_error *coll_last_error(const coll_comm *comm)
-{
-	static const coll_error none = {COLL_OK, -1, "", 0, "", -1, "", 0, "no error"};
-
-	/* What a child asked of an object of its parent. */
-	if (comm && !coll_fork_owns(comm->mark))
-		comm = NULL;
-	if (comm && coll_comm_status(comm) != COLL_OK)
-		return &comm->lost.error;
-	if (comm)
-		return comm->refused.error.message ? &comm->refused.error : &none;
-	return coll_thread_error_error() ? coll_thread_error_error() : &none;
 }
 
 /* ---- Objects ---- */
@@ -266,6 +254,7 @@ static void free_own(struct coll_comm *comm)
 	free(comm->ops);
 	free(comm->scratch);
 	free(comm->end);
+	free(coll_comm_dead(comm));
 	free(comm->late.ranks);
 	free(comm->refused_late);
 	free(comm);

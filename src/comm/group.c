@@ -21,6 +21,7 @@
 #include "comm/devices.h"
 #include "comm/group_barrier.h"
 #include "comm/split.h"
+#include "core/dead.h"
 #include "core/error.h"
 #include "inflight/drive.h"
 
@@ -245,8 +246,12 @@ coll_status coll_comm_group_create(struct coll_comm *parent, const int *ranks, i
 	int *position, twice;
 	coll_status st;
 
+	int dead = -1;
+
 	if (fault)
 		return coll_comm_refuse(parent, name, COLL_ERR_ARGUMENT, "the list %s", fault);
+	for (int i = 0; i < n && dead < 0; i++)
+		dead = coll_comm_is_dead(parent, ranks[i]) ? ranks[i] : -1;
 	position = positions_of(parent, ranks, n, &twice);
 	if (twice >= 0) {
 		free(position);
@@ -259,7 +264,8 @@ coll_status coll_comm_group_create(struct coll_comm *parent, const int *ranks, i
 		free(position);
 		position = NULL;
 	}
-	st = create(parent, ranks, n, position, id, child);
+	/* The others count this call, too, and learn of the death by themselves. */
+	st = dead >= 0 ? coll_comm_refuse_dead(parent, name, dead) : create(parent, ranks, n, position, id, child);
 	free(position);
 	return st;
 }

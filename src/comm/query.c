@@ -5,11 +5,15 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/fork.h"
 #include "core/comm.h"
+#include "core/dead.h"
 #include "core/entry.h"
 #include "core/error.h"
+#include "core/thread_error.h"
 #include "core/way_name.h"
 #include "device/device.h"
+#include "inflight/drive.h"
 #include "select/bind.h"
 
 int coll_comm_rank(const coll_comm *comm)
@@ -114,4 +118,27 @@ coll_status coll_comm_explain(coll_comm *comm, const char *collective, size_t co
 		                        coll_dtype_name(type));
 	list_transports(comm, transports, sizeof(transports));
 	return coll_comm_explain_call(comm, (enum coll_kind)kind, count, type, transports, buf, len_bytes);
+}
+
+const coll_error *coll_last_error(const coll_comm *comm)
+{
+	static const coll_error none = {COLL_OK, -1, "", 0, "", -1, "", 0, "no error"};
+	const struct coll_dead_members *d = NULL;
+
+	/* What a child asked of an object of its parent. */
+	if (comm && !coll_fork_owns(comm->mark))
+		comm = NULL;
+	if (comm)
+		d = coll_comm_dead(comm);
+	if (comm && coll_comm_status(comm) != COLL_OK) {
+		if (!d)
+			return &comm->lost.error;
+		if (!coll_comm_lives_on(comm))
+			return &d->ended.error;
+		if (!d->refused)
+			return &comm->lost.error;
+	}
+	if (comm)
+		return comm->refused.error.message ? &comm->refused.error : &none;
+	return coll_thread_error_error() ? coll_thread_error_error() : &none;
 }

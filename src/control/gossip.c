@@ -13,6 +13,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/clock.h"
+#include "base/delay.h"
 #include "control/connect.h"
 #include "control/control.h"
 #include "control/liveness.h"
@@ -105,7 +107,7 @@ static bool keep(struct coll_control *c, const struct coll_note *n, int from)
 	}
 	if (!h)
 		return false;
-	*h = (struct coll_held_note){.from = from, .note = *n};
+	*h = (struct coll_held_note){.from = from, .note = *n, .age.looked_ns = coll_clock_ns()};
 	if (is_fact(n)) {
 		/* At the end of the list: a query for the first death then returns the one reported first. */
 		at = c->last_fact ? &c->last_fact->chain : &c->facts;
@@ -266,6 +268,24 @@ bool coll_control_fact(struct coll_control *c, const struct coll_held_note **at,
 	if (h)
 		*at = h;
 	return h != NULL;
+}
+
+/* Once for all communicators. No rank has better information about unreachable hosts, and detecting them took long
+ * enough. Facts are never freed while the control plane is there. */
+bool coll_control_settled(struct coll_control *c, const struct coll_held_note *death)
+{
+	struct coll_held_note *h = (struct coll_held_note *)(uintptr_t)death;
+	bool aged, settled;
+
+	pthread_mutex_lock(&c->lock);
+	aged = h->read || coll_uptime_reaches(&h->age, coll_clock_ns(), COLL_DELAY_NS(SETTLE)) ||
+	       h->note.status == COLL_ERR_PEER_SILENT;
+	settled = h->read;
+	h->read = aged;
+	pthread_mutex_unlock(&c->lock);
+	if (aged && !settled)
+		coll_control_service(c);
+	return settled;
 }
 
 bool coll_control_note(struct coll_control *c, int i, struct coll_note *note)

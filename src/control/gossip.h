@@ -17,6 +17,9 @@ bool coll_control_failure(struct coll_control *c, uint64_t comm, struct coll_not
  * *at, NULL for the first; false: there are no more. Facts are never forgotten. */
 bool coll_control_fact(struct coll_control *c, const struct coll_held_note **at, struct coll_note *note);
 
+/* Whether a death may be reported: a note of a better informed rank has had its time, and what came was read. */
+bool coll_control_settled(struct coll_control *c, const struct coll_held_note *death);
+
 /* Number i of all notes kept; the numbers change as old failures are forgotten. */
 bool coll_control_note(struct coll_control *c, int i, struct coll_note *note);
 

@@ -11,6 +11,7 @@
 
 #include <pthread.h>
 
+#include "base/clock.h"
 #include "control/socket.h"
 
 enum { CONTROL_LINKS_MAX = 512, FAILURE_BUCKETS = 256, ASKS_MAX = 32 };
@@ -63,6 +64,8 @@ struct coll_held_note {
 	struct coll_held_note *next;
 	struct coll_held_note *chain; /* of facts, or of failures in one bucket */
 	int from;                     /* process whose link brought it, -1: found here */
+	struct coll_uptime age;        /* of a death, since it came */
+	bool read;                    /* behind that age what had come over the links was read */
 	struct coll_note note;
 };
 

@@ -226,10 +226,10 @@ struct coll_comm {
 		int *ranks;
 	} late;
 	unsigned alarm_seen; /* the last alarm value that was handled */
-	uint64_t death_ns;   /* time when a member's death was first seen, 0: none */
-	struct coll_uptime death_age;
-	bool caught_up;     /* data that had come over control links by then was read */
-	coll_status failed; /* sticky */
+	uint64_t death_ns;   /* time when a member's death was first seen that has not settled, 0: there is none */
+	/* Sticky. failed: collectives have ended; ended: messages and groups have, too. Members die without ended. */
+	coll_status failed, ended;
+	_Atomic(struct coll_dead_members *) dead; /* core/dead.h; NULL: all live, or the first death has ended it */
 	struct coll_error_box box;
 	/* What coll_last_error() returns. lost: the failure of the communicator, written once,
 	 * before its thread sees `failed`. refused: the last refused call. */

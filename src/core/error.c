@@ -12,6 +12,7 @@
 #include "base/delay.h"
 #include "base/messages.h"
 #include "control/gossip.h"
+#include "core/dead.h"
 #include "core/fabric.h"
 #include "intra/zero_copy.h"
 
@@ -47,7 +48,7 @@ static void expose(const struct coll_comm *comm, const struct coll_error_box *b,
 	                           .link = b->link,
 	                           .elapsed_s = b->elapsed_s,
 	                           .message = kept->message};
-	if (b->status == COLL_ERR_PEER_LATE && kept == &comm->lost) {
+	if (b->status == COLL_ERR_PEER_LATE && kept != &comm->refused) {
 		kept->error.late = comm->late.ranks ? comm->late.ranks : &comm->late.one;
 		kept->error.late_count = comm->late.count;
 	}
@@ -56,15 +57,20 @@ static void expose(const struct coll_comm *comm, const struct coll_error_box *b,
 /* When a failed call returns, the caller may reuse its buffers. Closing the channels revokes
  * buffers that peers may read. Otherwise a peer would take what the caller writes next for data of
  * the call. The runs of a failed communicator are not polled any more. */
-static void withdraw(struct coll_comm *comm)
+static void withdraw_collectives(struct coll_comm *comm)
 {
 	/* The code that found the failure has handed over any inline operation. */
 	assert(!atomic_load_explicit(&comm->inflight.current, memory_order_relaxed));
 	coll_intra_revoke(comm->intra);
 	coll_comm_fabric_close(&comm->collective);
-	coll_comm_fabric_close(&comm->pairs);
 	for (int i = 0; comm->captured && i < 2; i++)
 		coll_comm_fabric_close(&comm->captured[i]);
+}
+
+static void withdraw(struct coll_comm *comm)
+{
+	withdraw_collectives(comm);
+	coll_comm_fabric_close(&comm->pairs);
 	/* Other threads may be receiving tagged messages. */
 	pthread_mutex_lock(&comm->tagged.lock);
 	comm->tagged.closed = true;
@@ -89,39 +95,74 @@ static void announce(struct coll_comm *comm, struct coll_note *note, const char 
 		coll_control_flush(control, COLL_DELAY_FAILURE_FLUSH_MS);
 }
 
+static void fill(struct coll_comm *comm, coll_status status, int culprit, const char *cause, const char *circumstances)
+{
+	struct coll_error_box *b = &comm->box;
+	const struct coll_opened_transport *opened;
+
+	b->status = status;
+	b->rank = culprit;
+	snprintf(b->message, sizeof(b->message), "%.400s%.200s", cause, circumstances);
+	if (culprit < 0 || culprit >= comm->size)
+		return;
+	opened = comm->ctx->processes[coll_comm_process(comm, culprit)].opened;
+	snprintf(b->host, sizeof(b->host), "%s", coll_comm_peer_info(comm, culprit)->host_name);
+	if (opened)
+		snprintf(b->link, sizeof(b->link), "%s", opened->table.name);
+}
+
+static void log_failure(struct coll_comm *comm, const struct coll_kept_error *kept)
+{
+	const struct coll_error_box *b = &comm->box;
+	const struct coll_message_text m = coll_message_split(b->status, b->message);
+
+	coll_log(&comm->ctx->logger, COLL_LOG_ERROR, "%s%s%s%s", b->kind, b->kind[0] ? ": " : "", m.text, m.tag);
+	comm->ctx->hooks->failed(comm->ctx, kept->message);
+}
+
 /* Send the note first, then revoke the memory. Logging comes last, because it runs user code and
  * may take long. */
 coll_status coll_comm_fail(struct coll_comm *comm, coll_status status, int culprit, const char *cause,
                            const char *circumstances)
 {
 	struct coll_note note = {.kind = COLL_GOSSIP_FAIL, .status = status, .process = -1, .origin = comm->ctx->rank};
-	struct coll_error_box *b = &comm->box;
-	struct coll_message_text m;
+	struct coll_kept_error *kept = coll_comm_dead(comm) ? &coll_comm_dead(comm)->ended : &comm->lost;
 
-	if (comm->failed)
-		return comm->failed;
-	b->status = comm->failed = status;
-	b->rank = culprit;
-	snprintf(b->message, sizeof(b->message), "%.400s%.200s", cause, circumstances);
-	if (culprit >= 0 && culprit < comm->size) {
-		const struct coll_opened_transport *opened;
-
+	if (comm->ended)
+		return comm->ended;
+	fill(comm, status, culprit, cause, circumstances);
+	if (culprit >= 0 && culprit < comm->size)
 		note.process = coll_comm_process(comm, culprit);
-		opened = comm->ctx->processes[note.process].opened;
-		snprintf(b->host, sizeof(b->host), "%s", coll_comm_peer_info(comm, culprit)->host_name);
-		if (opened)
-			snprintf(b->link, sizeof(b->link), "%s", opened->table.name);
-	}
-	expose(comm, b, &comm->lost);
+	expose(comm, &comm->box, kept);
+	comm->ended = status;
+	if (!comm->failed)
+		comm->failed = status;
 	if (!comm->closing)
 		announce(comm, &note, cause);
 	withdraw(comm);
-	if (comm->closing)
-		return status;
-	m = coll_message_split(status, b->message);
-	coll_log(&comm->ctx->logger, COLL_LOG_ERROR, "%s%s%s%s", b->kind, b->kind[0] ? ": " : "", m.text, m.tag);
-	comm->ctx->hooks->failed(comm->ctx, comm->lost.message);
+	if (!comm->closing)
+		log_failure(comm, kept);
 	return status;
+}
+
+/* The others know of the death from the note that this rank has it from. Communicators that are being made or destroyed
+ * end, and so do those that serve devices. */
+coll_status coll_comm_lose_member(struct coll_comm *comm, int rank, const char *cause, const char *circumstances)
+{
+	if (comm->ended)
+		return comm->ended;
+	if (comm->closing || comm->parent || comm->stage || !coll_comm_note_dead(comm, rank))
+		return coll_comm_fail(comm, COLL_ERR_PEER_DEAD, rank, cause, circumstances);
+	coll_comm_fabric_close_peer(&comm->pairs, rank);
+	if (comm->failed)
+		return comm->failed;
+	fill(comm, COLL_ERR_PEER_DEAD, rank, cause, circumstances);
+	coll_comm_dead(comm)->box = comm->box;
+	expose(comm, &coll_comm_dead(comm)->box, &comm->lost);
+	comm->failed = COLL_ERR_PEER_DEAD;
+	withdraw_collectives(comm);
+	log_failure(comm, &comm->lost);
+	return comm->failed;
 }
 
 bool coll_comm_abort_locally(struct coll_comm *comm, const char *reason)
@@ -158,9 +199,35 @@ coll_status coll_comm_refuse(struct coll_comm *comm, const char *kind, coll_stat
 	vsnprintf(b->message, sizeof(b->message), format, ap);
 	va_end(ap);
 	expose(comm, b, &comm->refused);
+	if (coll_comm_dead(comm))
+		coll_comm_dead(comm)->refused = true;
 	m = coll_message_split(status, b->message);
 	coll_log(&comm->ctx->logger, COLL_LOG_INFO, "%s refused: %s%s", kind, m.text, m.tag);
 	return status;
+}
+
+void coll_death_text(const struct coll_context *ctx, int process, const char *name, char *text, size_t len_bytes)
+{
+	const struct coll_peer_info *info = &ctx->peer_infos[process];
+	const struct coll_held_note *at = NULL;
+	struct coll_note n;
+
+	do
+		n.text[0] = 0;
+	while (coll_control_fact(ctx->control, &at, &n) && (n.kind != COLL_GOSSIP_DEATH || n.process != process));
+	snprintf(text, len_bytes, "[COLL-2101] %s on host %.63s (process %d) is dead or unreachable: %.200s", name,
+	         info->host_name, info->process, n.text);
+}
+
+coll_status coll_comm_refuse_dead(struct coll_comm *comm, const char *kind, int rank)
+{
+	char text[400];
+
+	coll_death_text(comm->ctx, coll_comm_process(comm, rank), coll_comm_name(comm, rank).text, text, sizeof(text));
+	coll_comm_refuse(comm, kind, COLL_ERR_PEER_DEAD, "%s", text);
+	coll_comm_refused_for(comm, rank);
+	coll_comm_death_reported(comm);
+	return COLL_ERR_PEER_DEAD;
 }
 
 void coll_comm_refused_late(struct coll_comm *comm, const struct coll_comm *child)

@@ -12,6 +12,9 @@ struct coll_rank_name coll_comm_name(const struct coll_comm *comm, int rank);
 coll_status coll_comm_fail(struct coll_comm *comm, coll_status status, int culprit, const char *cause,
                            const char *circumstances);
 
+/* A member has died: what needs it ends, messages and groups among the living go on. Returns `failed`. */
+coll_status coll_comm_lose_member(struct coll_comm *comm, int rank, const char *cause, const char *circumstances);
+
 /* The reason of an abort by coll_config.interrupt. */
 #define COLL_INTERRUPTED "interrupted"
 
@@ -22,6 +25,11 @@ bool coll_comm_abort_locally(struct coll_comm *comm, const char *reason);
 /* Refuse a call. The communicator stays usable. */
 coll_status coll_comm_refuse(struct coll_comm *comm, const char *kind, coll_status status, const char *format, ...)
         __attribute__((format(printf, 4, 5)));
+
+/* Refuse a call that needs a dead member, and name it. */
+coll_status coll_comm_refuse_dead(struct coll_comm *comm, const char *kind, int rank);
+/* The sentence about a process that is known to be dead. name: what to call it. */
+void coll_death_text(const struct coll_context *ctx, int process, const char *name, char *text, size_t len_bytes);
 
 /* The call that was refused last failed because of this rank: coll_last_error() names it. */
 void coll_comm_refused_for(struct coll_comm *comm, int culprit);

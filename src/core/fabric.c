@@ -10,6 +10,7 @@
 #include "base/errno_text.h"
 #include "base/limits.h"
 #include "core/comm.h"
+#include "core/dead.h"
 #include "core/rails.h"
 
 uint32_t coll_comm_rail_of(const struct coll_comm *comm, int process, struct coll_comm_lane lane,
@@ -189,6 +190,14 @@ void coll_comm_fabric_close(struct coll_comm_fabric *f)
 	f->peers = NULL;
 }
 
+void coll_comm_fabric_close_peer(struct coll_comm_fabric *f, int rank)
+{
+	if (f->peers && f->peers[rank])
+		close_channels(f->peers[rank]);
+	if (f->peers)
+		f->peers[rank] = NULL;
+}
+
 enum coll_link_end coll_comm_link_end(struct coll_comm *comm, int rank)
 {
 	struct coll_process *p;
@@ -213,7 +222,7 @@ int coll_comm_broken(struct coll_comm *comm, int likely)
 {
 	if (coll_comm_link_end(comm, likely) == COLL_LINK_STANDS)
 		for (int r = 0; r < comm->size; r++)
-			if (coll_comm_link_end(comm, r) != COLL_LINK_STANDS)
+			if (coll_comm_link_end(comm, r) != COLL_LINK_STANDS && !coll_comm_is_dead(comm, r))
 				return r;
 	return likely;
 }

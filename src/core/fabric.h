@@ -8,6 +8,8 @@
 
 coll_status coll_comm_fabric_init(struct coll_comm *comm, struct coll_comm_fabric *f, uint16_t lane_base);
 void coll_comm_fabric_close(struct coll_comm_fabric *f);
+/* The channels to one rank. */
+void coll_comm_fabric_close_peer(struct coll_comm_fabric *f, int rank);
 
 /* One direction of one lane and window, of slots like these at both ends. */
 struct coll_comm_lane {

@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/delay.h"
 #include "control/gossip.h"
+#include "core/dead.h"
 #include "core/error.h"
 #include "engine/run.h"
 #include "inflight/async.h"
@@ -20,6 +21,7 @@
 #include "inflight/queue.h"
 #include "inflight/request.h"
 #include "inflight/thread.h"
+#include "watch/alarm.h"
 #include "watch/diagnose.h"
 
 enum { PROGRESS_EVERY = 8, ASSESS_EVERY = 16, MESSAGES_AT_A_TIME = 4 };
@@ -214,7 +216,7 @@ static bool assess(struct coll_comm *comm, uint64_t now_ns)
 	struct coll_request *r = f->faulty;
 	coll_status st;
 
-	if (comm->failed || coll_list_empty(&f->all))
+	if (comm->ended || coll_list_empty(&f->all))
 		return false;
 	if (r) {
 		st = coll_comm_inquire(comm, &r->wait, &r->timer, f->faulty_run, f->fault);
@@ -427,43 +429,65 @@ static bool pending(const struct coll_comm *comm)
 	return atomic_load_explicit(&comm->attention, memory_order_acquire) & COLL_ATTENTION_PENDING;
 }
 
-coll_status coll_comm_status(const struct coll_comm *comm)
+/* of: the communicator's `failed` or `ended`. */
+static coll_status status_of(const struct coll_comm *comm, const coll_status *of)
 {
 	const bool locked = pending(comm);
 	coll_status st;
 
 	if (locked)
 		coll_async_lock(comm->ctx);
-	st = comm->failed;
+	st = *of;
 	if (locked)
 		pthread_mutex_unlock(&comm->ctx->async->lock);
 	return st;
 }
 
-coll_status coll_comm_usable(struct coll_comm *comm, const char *kind)
+coll_status coll_comm_status(const struct coll_comm *comm)
+{
+	return status_of(comm, &comm->failed);
+}
+
+bool coll_comm_lives_on(const struct coll_comm *comm)
+{
+	return coll_comm_dead(comm) && status_of(comm, &comm->ended) == COLL_OK;
+}
+
+/* The thread of the communicator reads its notes. */
+static void attend(struct coll_comm *comm, const char *kind)
 {
 	const unsigned attention = atomic_load_explicit(&comm->attention, memory_order_acquire);
+
+	if (!(attention & COLL_ATTENTION_ALARM))
+		return;
+	/* An operation that was started inline must end with the communicator. */
+	if (!(attention & COLL_ATTENTION_PENDING))
+		coll_inlined_hand_over(comm);
+	if (!pending(comm)) {
+		if (!comm->ended)
+			coll_comm_attend(comm, kind);
+		return;
+	}
+	coll_async_lock(comm->ctx);
+	if (!comm->ended && coll_comm_attend(comm, kind) != COLL_OK)
+		coll_inflight_lost(comm);
+	coll_async_unlock(comm->ctx);
+}
+
+coll_status coll_comm_usable(struct coll_comm *comm, const char *kind, bool message)
+{
 	coll_status st;
 
 	/* Not as coll_comm_refuse() does it: another thread may be in a call on comm. */
 	if (coll_notify_forbids(comm->ctx, kind))
 		return COLL_ERR_ARGUMENT;
-	if (!(attention & COLL_ATTENTION_PENDING)) {
-		if (comm->failed || !(attention & COLL_ATTENTION_ALARM))
-			return comm->failed;
-		/* An operation that was started inline must end with the communicator. */
-		coll_inlined_hand_over(comm);
-		if (!pending(comm))
-			return coll_comm_attend(comm, kind);
-	}
-	coll_async_lock(comm->ctx);
-	st = comm->failed;
-	if (st == COLL_OK && (attention & COLL_ATTENTION_ALARM)) {
-		st = coll_comm_attend(comm, kind);
-		if (st != COLL_OK)
-			coll_inflight_lost(comm);
-	}
-	coll_async_unlock(comm->ctx);
+	attend(comm, kind);
+	st = status_of(comm, message ? &comm->ended : &comm->failed);
+	if (st == COLL_OK)
+		return COLL_OK;
+	coll_comm_death_reported(comm);
+	if (coll_comm_dead(comm))
+		coll_comm_dead(comm)->refused = false;
 	return st;
 }
 

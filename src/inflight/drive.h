@@ -10,9 +10,12 @@
 
 /* Whether the communicator has failed. Works while any thread drives it. */
 coll_status coll_comm_status(const struct coll_comm *comm);
+/* A member has died, but messages and groups among the living go on. Its thread. */
+bool coll_comm_lives_on(const struct coll_comm *comm);
 
-/* The same at the beginning of the call `kind`. Also reads new gossip notes. */
-coll_status coll_comm_usable(struct coll_comm *comm, const char *kind);
+/* Whether the call `kind` may begin: a message or the creation of a group, or a collective. Also reads new gossip
+ * notes. */
+coll_status coll_comm_usable(struct coll_comm *comm, const char *kind, bool message);
 
 /* Fail the communicator when its thread finds an error outside of a call: coll_comm_fail(), and all
  * pending requests end. */

@@ -51,6 +51,9 @@ struct coll_request_kind {
 	/* The communicator has failed: whether the memory may be the user's again. False: poll() ends it later. NULL:
 	 * it may. */
 	bool (*left)(const struct coll_request *r);
+	/* A member has died, and nothing is read or written for it any more: what of the request needs it is given up.
+	 * True: that was all, and it has ended. NULL: nothing needs it. Collectives end without that. */
+	bool (*lose_dead)(struct coll_request *r);
 	/* It ends: what has waited for it in queues goes on. */
 	void (*leave)(struct coll_request *r);
 

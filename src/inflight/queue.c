@@ -11,6 +11,7 @@
 
 #include <stdlib.h>
 
+#include "core/dead.h"
 #include "core/error.h"
 #include "engine/run.h"
 #include "inflight/async.h"
@@ -173,7 +174,7 @@ void coll_inflight_make_ready(struct coll_request *r)
 {
 	struct coll_async *a = r->comm ? r->comm->ctx->async : r->stream->ctx->async;
 
-	if (r->comm && r->comm->failed)
+	if (r->comm && (r->comm->ended || (r->comm->failed && r->is == COLL_IS_COLLECTIVE)))
 		return;
 	r->next = NULL;
 	*a->ready_tail = r;
@@ -314,7 +315,7 @@ static void forget_ready(struct coll_async *a, const struct coll_comm *comm)
 	struct coll_request **at = &a->ready;
 
 	while (*at) {
-		if ((*at)->comm == comm)
+		if ((*at)->comm == comm && (comm->ended || (*at)->is == COLL_IS_COLLECTIVE))
 			*at = (*at)->next;
 		else
 			at = &(*at)->next;
@@ -331,11 +332,51 @@ static void hold(struct coll_request *r, coll_status status)
 		coll_list_append(&r->comm->inflight.running, &r->running);
 }
 
+/* Those behind one that ends may start, so the list is another one then. */
+static bool lose_one(struct coll_inflight *f)
+{
+	for (struct coll_link *l = f->all.next; l != &f->all; l = l->next) {
+		struct coll_request *r = COLL_ENTRY(l, struct coll_request, all);
+
+		if (r->is == COLL_IS_COLLECTIVE)
+			coll_inflight_complete(r, r->comm->failed);
+		else if (!r->kind->lose_dead || !r->kind->lose_dead(r))
+			continue;
+		return true;
+	}
+	return false;
+}
+
+/* A member has died: collectives end, and what needs it. Tagged messages see to themselves. */
+static void lose_dead(struct coll_comm *comm)
+{
+	struct coll_inflight *f = &comm->inflight;
+
+	for (struct coll_link *l = f->running.next; l != &f->running; l = l->next) {
+		struct coll_request *r = COLL_ENTRY(l, struct coll_request, running);
+
+		for (int i = 0; r->is == COLL_IS_COLLECTIVE && i < r->wait.nruns; i++)
+			coll_run_cancel(r->wait.runs[i], comm->failed);
+	}
+	f->faulty = NULL;
+	f->stalled = NULL;
+	forget_ready(comm->ctx->async, comm);
+	if (f->started > 0)
+		coll_comm_death_reported(comm);
+	while (lose_one(f))
+		;
+}
+
 void coll_inflight_lost(struct coll_comm *comm)
 {
 	const struct coll_device_driver *devices = comm->ctx->async->devices;
 	struct coll_inflight *f = &comm->inflight;
-	const coll_status status = comm->failed;
+	const coll_status status = comm->ended;
+
+	if (!comm->ended) {
+		lose_dead(comm);
+		return;
+	}
 
 	/* The channels are closed, so no peer reads or writes the memory of the runs any more.
 	 * Cancel all runs before any request completes, because a run reads the state of the run

@@ -307,12 +307,12 @@ WORLD_TEST(drive, a_call_attends_to_an_alarm_only)
 {
 	struct coll_request *r;
 
-	CHECK(coll_comm_usable(comm, "barrier") == COLL_OK && fake_watch.attended == 0);
+	CHECK(coll_comm_usable(comm, "barrier", false) == COLL_OK && fake_watch.attended == 0);
 	REQUIRE((r = world_hand_in(8, NULL)));
-	CHECK(coll_comm_usable(comm, "barrier") == COLL_OK && fake_watch.attended == 0);
+	CHECK(coll_comm_usable(comm, "barrier", false) == COLL_OK && fake_watch.attended == 0);
 	atomic_fetch_or(&comm->attention, COLL_ATTENTION_ALARM);
 	fake_watch.attend = COLL_ERR_ABORTED;
-	CHECK(coll_comm_usable(comm, "barrier") == COLL_ERR_ABORTED && fake_watch.attended == 1);
+	CHECK(coll_comm_usable(comm, "barrier", false) == COLL_ERR_ABORTED && fake_watch.attended == 1);
 	CHECK(world_take_back(r) == COLL_ERR_ABORTED, "what was pending ends with it");
 }
 

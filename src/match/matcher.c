@@ -222,6 +222,21 @@ struct coll_arrival *coll_matcher_withdraw(struct coll_matcher *m, int source, c
 	return NULL;
 }
 
+void coll_matcher_drop_offers(struct coll_matcher *m, int source)
+{
+	struct coll_link *list = &m->source[source].arrivals, *next;
+
+	for (struct coll_link *l = list->next; l != list; l = next) {
+		struct coll_arrival *a = entry(l, true);
+
+		next = l->next;
+		if (!a->head.here) {
+			unlist(a);
+			coll_matcher_release(m, a);
+		}
+	}
+}
+
 void coll_matcher_read(const struct coll_arrival *a, void *to)
 {
 	const size_t len_bytes = a->head.len_bytes;

@@ -92,6 +92,8 @@ coll_status coll_matcher_keep(struct coll_matcher *m, const struct coll_message_
 /* A message of this process that nobody has received, by its sender: taken from the lists, its cells still in use.
  * NULL: it does not wait here. */
 struct coll_arrival *coll_matcher_withdraw(struct coll_matcher *m, int source, const void *sender);
+/* Messages of a source whose payload is at the sender are gone. */
+void coll_matcher_drop_offers(struct coll_matcher *m, int source);
 /* Copy the payload of a message that was taken. */
 void coll_matcher_read(const struct coll_arrival *a, void *to);
 /* Give its cells back. Returns their number. */

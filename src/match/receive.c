@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/planted.h"
+#include "core/dead.h"
 #include "match/send.h"
 #include "match/state.h"
 
@@ -19,7 +20,8 @@ void coll_tag_op_receive(struct coll_tag_op *op, void *buf, size_t max_count, co
 	                           .peer = source,
 	                           .tag = tag,
 	                           .source = -1,
-	                           .got_tag = -1};
+	                           .got_tag = -1,
+	                           .dead = -1};
 	coll_list_init(&op->link);
 	coll_list_init(&op->posted.link);
 }
@@ -120,13 +122,32 @@ static coll_status take_kept(struct coll_comm *comm, struct coll_tag_op *op, str
 	return st;
 }
 
+/* The rank whose death ends a receive for which no message is here; -1: none. One from any source reports the first
+ * that no such receive has reported. */
+static int dead_for(struct coll_comm *comm, const struct coll_tag_op *op)
+{
+	struct coll_tags *t = comm->tagged.tags;
+
+	if (op->peer != COLL_MATCH_ANY)
+		return op->peer != comm->rank && t->peers[op->peer].dead ? op->peer : -1;
+	if (t->dead_told == t->dead)
+		return -1;
+	return coll_comm_dead(comm)->rank[t->dead_told++];
+}
+
 /* What this rank owes is sent by the next poll. */
 static void receive(struct coll_comm *comm, struct coll_tag_op *op)
 {
 	struct coll_tags *t = comm->tagged.tags;
-	struct coll_arrival *a = coll_matcher_post(&t->matcher, &op->posted);
+	struct coll_arrival *a;
+	int dead;
 
-	if (!a) {
+	a = coll_matcher_post(&t->matcher, &op->posted);
+	dead = a ? -1 : dead_for(comm, op);
+	if (dead >= 0) {
+		coll_matcher_cancel(&t->matcher, &op->posted);
+		coll_tag_finish_dead(comm, op, dead);
+	} else if (!a) {
 		coll_tag_move(op, COLL_TAG_POSTED, NULL);
 		if (op->peer != COLL_MATCH_ANY && op->peer != comm->rank)
 			coll_tag_open(comm, &t->peers[op->peer], false);

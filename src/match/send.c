@@ -12,8 +12,13 @@
 
 void coll_tag_op_send(struct coll_tag_op *op, const void *buf, size_t count, coll_dtype type, int peer, int tag)
 {
-	*op = (struct coll_tag_op){
-	        .buf = (void *)(uintptr_t)buf, .count = count, .type = type, .peer = peer, .tag = tag, .source = -1};
+	*op = (struct coll_tag_op){.buf = (void *)(uintptr_t)buf,
+	                           .count = count,
+	                           .type = type,
+	                           .peer = peer,
+	                           .tag = tag,
+	                           .source = -1,
+	                           .dead = -1};
 	coll_list_init(&op->link);
 	coll_list_init(&op->posted.link);
 }
@@ -215,7 +220,9 @@ void coll_tags_send(struct coll_comm *comm, struct coll_tag_op *op)
 	if (!comm->tagged.closed) {
 		p = &comm->tagged.tags->peers[op->peer];
 		coll_tag_move(op, COLL_TAG_QUEUED, &p->queue);
-		if (op->peer == comm->rank) {
+		if (p->dead) {
+			coll_tag_finish_dead(comm, op, p->rank);
+		} else if (op->peer == comm->rank) {
 			coll_tag_flush_self(comm);
 		} else {
 			coll_tag_open(comm, p, true);

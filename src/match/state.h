@@ -5,6 +5,7 @@
 #ifndef COLL_MATCH_STATE_H
 #define COLL_MATCH_STATE_H
 
+#include "core/dead.h"
 #include "engine/run.h"
 #include "match/envelope.h"
 #include "match/tags.h"
@@ -17,6 +18,7 @@ struct coll_tag_peer {
 	bool open;       /* the envelope channels exist */
 	bool granted;    /* a frame could be sent to it */
 	coll_status end; /* not OK: how its link ended; it is not polled any more */
+	bool dead;       /* the rank has died, and all that needs it has ended */
 	uint64_t woke_ns;
 	struct coll_endpoint *out, *in;
 	uint64_t sent, taken;            /* envelope frames */
@@ -46,7 +48,9 @@ struct coll_tags {
 	struct coll_plan_cache *plans;
 	struct coll_link done;
 	struct coll_tags_fault fault;
-	int ends; /* links that ended */
+	int ends; /* links that ended, of ranks that may live */
+	/* Members that have died: those that were seen here, and those that a receive from any source has reported. */
+	int dead, dead_told;
 };
 
 static inline struct coll_tag_op *coll_tag_first(const struct coll_link *list)
@@ -61,6 +65,16 @@ static inline void coll_tag_move(struct coll_tag_op *op, enum coll_tag_state sta
 	op->events++;
 	if (list)
 		coll_list_append(list, &op->link);
+}
+
+/* It needs a rank that has died. */
+static inline void coll_tag_finish_dead(struct coll_comm *comm, struct coll_tag_op *op, int rank)
+{
+	coll_comm_death_reported(comm);
+	op->dead = coll_comm_process(comm, rank);
+	op->source = op->receives ? rank : -1;
+	op->status = COLL_ERR_PEER_DEAD;
+	coll_tag_move(op, COLL_TAG_DONE, &comm->tagged.tags->done);
 }
 
 static inline void coll_tag_finish(struct coll_tags *t, struct coll_tag_op *op, coll_status status)

@@ -21,6 +21,7 @@
 #include "control/ping.h"
 #include "core/fabric.h"
 #include "match/bulk.h"
+#include "match/dead.h"
 #include "match/receive.h"
 #include "match/send.h"
 #include "match/state.h"
@@ -388,6 +389,9 @@ bool coll_tags_poll(struct coll_comm *comm, bool *faulty)
 		moved |= coll_tag_bulk(comm, p);
 		wake_again(comm, p);
 	}
+	/* Behind what the dead have sent. */
+	if (!g->closed)
+		coll_tag_lose_dead(comm);
 	*faulty = !g->closed && g->tags && (g->tags->fault.status != COLL_OK || g->tags->ends > 0);
 	pthread_mutex_unlock(&g->lock);
 	return moved;

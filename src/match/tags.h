@@ -58,6 +58,7 @@ struct coll_tag_op {
 	int source, got_tag; /* -1: nothing */
 	size_t got_count;
 	coll_dtype got_type;
+	int dead; /* the process whose death has ended it, -1: none */
 };
 
 /* Make what a communicator needs for tags. Idempotent. All below but coll_tags_free() and coll_tags_poll() need it.

@@ -17,6 +17,7 @@
 #include "core/error.h"
 #include "core/fabric.h"
 #include "engine/position.h"
+#include "watch/alarm.h"
 #include "watch/mismatch.h"
 #include "watch/watchdog.h"
 

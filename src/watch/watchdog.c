@@ -1,8 +1,9 @@
 /*
- * Judging a wait: see watchdog.h. Owns the alarm and the deadlines; a run that ends with an error of its own is
- * diagnose.c's.
+ * Judging a wait: see watchdog.h. Owns the deadlines; the alarm is alarm.c's, and a run that ends with an error of
+ * its own is diagnose.c's.
  */
 #include "watch/watchdog.h"
+#include "watch/alarm.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -12,7 +13,6 @@
 #include "base/delay.h"
 #include "base/planted.h"
 #include "context/service.h"
-#include "control/gossip.h"
 #include "control/ping.h"
 #include "core/error.h"
 #include "engine/position.h"
@@ -35,43 +35,13 @@ static int unfinished(const struct coll_wait *w, bool *moved)
 	return 0;
 }
 
-static void stamp(struct coll_comm *comm, const struct coll_wait *w, const struct coll_wait_timer *p)
-{
-	struct coll_error_box *b = &comm->box;
-	const char *kind = coll_record_kind_name(w->record->kind);
-
-	snprintf(b->kind, sizeof(b->kind), "%s", kind ? kind : "");
-	b->operation = w->record->sequence;
-	b->elapsed_s = p->begun_ns ? (double)(coll_clock_ns() - p->begun_ns) * 1e-9 : 0;
-}
-
 coll_status coll_wait_fail(struct coll_comm *comm, const struct coll_wait *w, const struct coll_wait_timer *p,
                            coll_status status, int culprit, const char *cause)
 {
-	char call[128], circumstances[180];
+	char circumstances[180];
 
-	stamp(comm, w, p);
-	coll_record_describe(w->record, call, sizeof(call));
-	snprintf(circumstances, sizeof(circumstances), ", after %.3f s in %s", comm->box.elapsed_s, call);
+	coll_wait_describe(comm, w, p, circumstances);
 	return coll_comm_fail(comm, status, culprit, cause, circumstances);
-}
-
-/* ---- Alarm ---- */
-
-/* Whether a reported failure concerns this communicator. */
-static bool concerns(const struct coll_comm *comm, const struct coll_note *n)
-{
-	return n->comm == comm->id ||
-	       (n->comm == 0 && coll_comm_rank_of(comm, n->process) >= 0 && coll_comm_rank_of(comm, n->origin) >= 0);
-}
-
-bool coll_comm_caught_up(struct coll_comm *comm, bool *done)
-{
-	if (*done)
-		return true;
-	*done = true;
-	coll_control_service(comm->ctx->control);
-	return false;
 }
 
 enum suspicion { LEAVES = 1, LEFT, SILENT, LATE, LOST, SUSPICIONS };
@@ -89,148 +59,6 @@ static bool seen_twice(struct coll_comm *comm, struct coll_wait_timer *p, int pe
 	if (!p->suspects)
 		p->suspects = suspicion;
 	return p->suspected == suspicion;
-}
-
-/* What the notes say of this communicator. */
-struct verdict {
-	coll_status status; /* OK: nothing */
-	int culprit;
-	char text[400];
-};
-
-static void failure_verdict(struct coll_comm *comm, const struct coll_note *n, struct verdict *v)
-{
-	v->status = (coll_status)n->status;
-	/* A link that ended for lack of something: of what its writer lacks. */
-	v->culprit = coll_comm_rank_of(
-	        comm, n->comm == 0 && (n->status == COLL_ERR_SYSTEM || n->status == COLL_ERR_MEMORY) ? n->origin
-	                                                                                             : n->process);
-	if (v->status == COLL_ERR_PEER_LATE)
-		coll_late_read(comm, v->culprit, n->comm == comm->id ? n->text : ""); /* ranks of another one */
-	if (n->origin == comm->ctx->rank)
-		snprintf(v->text, sizeof(v->text), "%s", n->text);
-	else if (coll_comm_rank_of(comm, n->origin) < 0) /* a member of the parent */
-		snprintf(v->text, sizeof(v->text), "%s (reported by rank %d of the job)", n->text, n->origin);
-	else
-		snprintf(v->text, sizeof(v->text), "%s (reported by %s)", n->text,
-		         coll_comm_name(comm, coll_comm_rank_of(comm, n->origin)).text);
-}
-
-static void death_verdict(const struct coll_comm *comm, const struct coll_note *n, struct verdict *v)
-{
-	const int found = coll_comm_rank_of(comm, n->process);
-	const int dead = planted(WRONG_RANK) ? (found + 1) % comm->size : found;
-	const struct coll_peer_info *info = coll_comm_peer_info(comm, dead);
-
-	v->status = COLL_ERR_PEER_DEAD;
-	v->culprit = dead;
-	snprintf(v->text, sizeof(v->text), "[COLL-2101] %s on host %.63s (process %d) is dead or unreachable: %.200s",
-	         coll_comm_name(comm, dead).text, info->host_name, info->process, n->text);
-}
-
-/* The abort of this rank, else the first failure reported for this communicator, else the first
- * death of a member, after the settle time. False: look again, since that time is not over. */
-static bool look_at_notes(struct coll_comm *comm, struct verdict *v)
-{
-	struct coll_note note, death = {.kind = 0};
-	const struct coll_held_note *at = NULL;
-
-	v->status = COLL_OK;
-	if (atomic_load_explicit(&comm->aborted, memory_order_acquire)) {
-		v->status = COLL_ERR_ABORTED;
-		v->culprit = comm->rank;
-		snprintf(v->text, sizeof(v->text), "%s", comm->abort_text);
-		return true;
-	}
-	if (!comm->ctx->control)
-		return true;
-	if (coll_control_failure(comm->ctx->control, comm->id, &note) ||
-	    (comm->parent && coll_control_failure(comm->ctx->control, comm->parent, &note))) {
-		failure_verdict(comm, &note, v);
-		return true;
-	}
-	while (coll_control_fact(comm->ctx->control, &at, &note)) {
-		if (note.kind == COLL_GOSSIP_FAIL && concerns(comm, &note)) {
-			failure_verdict(comm, &note, v);
-			return true;
-		}
-		if (note.kind == COLL_GOSSIP_DEATH && !planted(DEAF) && !death.kind &&
-		    coll_comm_rank_of(comm, note.process) >= 0)
-			death = note;
-	}
-	if (!death.kind)
-		return true;
-	if (!comm->death_ns)
-		comm->death_ns = coll_clock_ns();
-	/* No rank has better information about unreachable hosts, and detecting them took long enough. */
-	if ((!coll_uptime_reaches(&comm->death_age, coll_clock_ns(), COLL_DELAY_NS(SETTLE)) &&
-	     death.status != COLL_ERR_PEER_SILENT) ||
-	    !coll_comm_caught_up(comm, &comm->caught_up))
-		return false;
-	death_verdict(comm, &death, v);
-	return true;
-}
-
-coll_status coll_comm_heed_alarm(struct coll_comm *comm, const struct coll_wait *w, struct coll_wait_timer *p)
-{
-	const unsigned now = atomic_load_explicit(&comm->ctx->alarm, memory_order_acquire);
-	struct verdict v;
-
-	if (now == comm->alarm_seen && !atomic_load_explicit(&comm->aborted, memory_order_relaxed))
-		return COLL_OK;
-	atomic_fetch_and_explicit(&comm->attention, ~(unsigned)COLL_ATTENTION_ALARM, memory_order_acquire);
-	if (!look_at_notes(comm, &v)) {
-		/* alarm_seen stays behind */
-		atomic_fetch_or_explicit(&comm->attention, COLL_ATTENTION_ALARM, memory_order_relaxed);
-		return COLL_OK;
-	}
-	comm->alarm_seen = now;
-	if (v.status == COLL_OK)
-		return COLL_OK;
-	comm->from_gossip = !comm->failed;
-	return coll_wait_fail(comm, w, p, v.status, v.culprit, v.text);
-}
-
-coll_status coll_comm_attend(struct coll_comm *comm, const char *kind)
-{
-	struct verdict v;
-
-	atomic_fetch_and_explicit(&comm->attention, ~(unsigned)COLL_ATTENTION_ALARM, memory_order_acquire);
-	if (!look_at_notes(comm, &v)) {
-		/* The call may go ahead meanwhile; the next one looks again. */
-		atomic_fetch_or_explicit(&comm->attention, COLL_ATTENTION_ALARM, memory_order_relaxed);
-		return COLL_OK;
-	}
-	if (v.status == COLL_OK)
-		return COLL_OK;
-	comm->from_gossip = !comm->failed;
-	snprintf(comm->box.kind, sizeof(comm->box.kind), "%s", kind);
-	comm->box.operation = comm->sequence + 1;
-	return coll_comm_fail(comm, v.status, v.culprit, v.text, "");
-}
-
-void coll_comm_alert(void *ctx, uint64_t id)
-{
-	struct coll_context *c = ctx;
-
-	pthread_mutex_lock(&c->comms_lock);
-	for (struct coll_comm *comm = c->comms; comm; comm = comm->next)
-		if (id == 0 || comm->id == id)
-			atomic_fetch_or_explicit(&comm->attention, COLL_ATTENTION_ALARM, memory_order_release);
-	pthread_mutex_unlock(&c->comms_lock);
-}
-
-bool coll_comm_needs_note(void *ctx, uint64_t id)
-{
-	struct coll_context *c = ctx;
-	bool needs = false;
-
-	pthread_mutex_lock(&c->comms_lock);
-	for (const struct coll_comm *comm = c->comms; comm && !needs; comm = comm->next)
-		needs = comm->id == id &&
-		        (atomic_load_explicit(&comm->attention, memory_order_relaxed) & COLL_ATTENTION_ALARM);
-	pthread_mutex_unlock(&c->comms_lock);
-	return needs;
 }
 
 /* ---- Deadlines ---- */

@@ -51,10 +51,11 @@ struct coll_wait_timer {
 	struct coll_run *faulty;
 	coll_status fault;
 	int broken; /* the rank that the fault concerns; the run may wait for others too */
-	bool warned;
-	bool caught_up; /* what the control links have brought was read before blaming */
+	int next;   /* of a wait for any rank: the first that may still send */
 	/* The verdict and its rank at this look and at the previous one, packed; 0: none. */
 	int suspects, suspected;
+	bool warned;
+	bool caught_up; /* what the control links have brought was read before blaming */
 	/* The rank whose calls are compared was asked after fault_ns was taken. */
 	bool inquired;
 	/* The communicator's thread is in a call that cannot return before this wait ends. */
@@ -79,18 +80,6 @@ static inline void coll_wait_timer_moved(struct coll_comm *comm, struct coll_wai
 /* Whether coll_comm_inspect() would do more than start the clock. */
 bool coll_wait_timer_is_due(const struct coll_wait_timer *p, uint64_t now_ns);
 
-/* Look at the alarm alone: cheap, for every idle poll. AGAIN never; OK: nothing. On an
- * error the communicator has failed. */
-coll_status coll_comm_heed_alarm(struct coll_comm *comm, const struct coll_wait *w, struct coll_wait_timer *p);
-
-/* The same before a call: kind is its name. Clears the bit of comm->attention. */
-coll_status coll_comm_attend(struct coll_comm *comm, const char *kind);
-
-/* Sets that bit of a communicator of the context (0: of all): there is a new note. */
-void coll_comm_alert(void *ctx, uint64_t comm);
-/* Whether it is set. */
-bool coll_comm_needs_note(void *ctx, uint64_t comm);
-
 /* Check the deadlines at time now_ns: ping the rank that the wait depends on, and end the wait when a
  * deadline has passed. OK: keep waiting. */
 coll_status coll_comm_inspect(struct coll_comm *comm, const struct coll_wait *w, struct coll_wait_timer *p,
@@ -99,9 +88,5 @@ coll_status coll_comm_inspect(struct coll_comm *comm, const struct coll_wait *w,
 /* The verdict: the communicator fails, and its error says after how long in which call. */
 coll_status coll_wait_fail(struct coll_comm *comm, const struct coll_wait *w, const struct coll_wait_timer *p,
                            coll_status status, int culprit, const char *cause);
-
-/* Before a rank is blamed by time alone: this process may have been stopped or its service
- * thread starved, and the note that names who died first may lie unread. False: look again. */
-bool coll_comm_caught_up(struct coll_comm *comm, bool *done);
 
 #endif

@@ -4,6 +4,7 @@
 #include "tests/fakes/fake_control.h"
 
 #include "base/clock.h"
+#include "base/delay.h"
 
 struct fake_control fake_control;
 
@@ -68,6 +69,18 @@ bool coll_control_fact(struct coll_control *c, const struct coll_held_note **at,
 	*note = *next;
 	*at = (const void *)next;
 	return true;
+}
+
+bool coll_control_settled(struct coll_control *c, const struct coll_held_note *death)
+{
+	const struct coll_note *n = (const void *)death;
+	const bool settled = fake_control.read;
+
+	fake_control.read |= coll_uptime_reaches(&fake_control.age, coll_clock_ns(), COLL_DELAY_NS(SETTLE)) ||
+	                     n->status == COLL_ERR_PEER_SILENT;
+	if (fake_control.read && !settled)
+		coll_control_service(c);
+	return settled;
 }
 
 void coll_control_service(struct coll_control *c)

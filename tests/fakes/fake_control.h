@@ -4,6 +4,7 @@
 #ifndef COLL_FAKES_FAKE_CONTROL_H
 #define COLL_FAKES_FAKE_CONTROL_H
 
+#include "base/clock.h"
 #include "control/gossip.h"
 #include "control/ping.h"
 
@@ -22,6 +23,8 @@ extern struct fake_control {
 	struct coll_note failure;
 	struct coll_note facts[FAKE_NOTES];
 	int nfacts;
+	struct coll_uptime age; /* of the deaths among them */
+	bool read;             /* and whether they have settled, but for a last look */
 	struct coll_note told[FAKE_NOTES];
 	int ntold;
 } fake_control;

@@ -97,12 +97,22 @@ coll_status coll_comm_fail(struct coll_comm *comm, coll_status status, int culpr
 {
 	if (comm->failed)
 		return comm->failed;
-	comm->failed = status;
+	comm->failed = comm->ended = status;
 	fake_core.failures++;
 	fake_core.culprit = culprit;
 	snprintf(fake_core.cause, sizeof(fake_core.cause), "%s", cause);
 	snprintf(fake_core.circumstances, sizeof(fake_core.circumstances), "%s", circumstances);
 	return status;
+}
+
+coll_status coll_comm_lose_member(struct coll_comm *comm, int rank, const char *cause, const char *circumstances)
+{
+	return coll_comm_fail(comm, COLL_ERR_PEER_DEAD, rank, cause, circumstances);
+}
+
+void coll_death_text(const struct coll_context *ctx, int process, const char *name, char *text, size_t len_bytes)
+{
+	snprintf(text, len_bytes, "%s is dead", name);
 }
 
 coll_status coll_comm_refuse(struct coll_comm *comm, const char *kind, coll_status status, const char *format, ...)

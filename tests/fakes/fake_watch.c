@@ -6,6 +6,7 @@
 #include <stdio.h>
 
 #include "core/error.h"
+#include "watch/alarm.h"
 #include "watch/diagnose.h"
 #include "watch/late.h"
 #include "watch/pair_counts.h"

@@ -200,12 +200,18 @@ static coll_status ring(coll_comm *comm, const struct act *a, int32_t *x, int32_
 
 	if (a->use == SEND_RECV)
 		return coll_send_recv(x, a->count, next, y, a->count, prev, COLL_I32, comm, NULL);
-	st = coll_irecv(y, a->count, COLL_I32, a->root % 2 ? prev : COLL_ANY_SOURCE, a->root, comm, &req);
+	/* A receive from any source tells of a death once: behind that it would wait for a dead rank. */
+	st = coll_irecv(y, a->count, COLL_I32,
+	                a->root % 2 || coll_last_error(comm)->status == COLL_ERR_PEER_DEAD ? prev : COLL_ANY_SOURCE,
+	                a->root, comm, &req);
 	if (st == COLL_OK)
 		st = coll_send_tag(x, a->count, COLL_I32, next, a->root, comm, NULL);
 	if (req) {
-		const coll_status received = coll_request_wait(&req, -1, &info);
+		coll_status received = coll_request_wait(&req, -1, &info);
 
+		/* From any source: it fails once. The one before may live, and waits for a receive. */
+		if (received == COLL_ERR_PEER_DEAD)
+			received = coll_recv_tag(y, a->count, COLL_I32, prev, a->root, comm, &info);
 		st = st == COLL_OK ? received : st;
 	}
 	return st;

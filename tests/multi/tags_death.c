@@ -30,6 +30,10 @@ static coll_status wait_for_it(coll_comm *comm, int rank, int round)
 		for (int i = 0; st == COLL_OK; i++) {
 			coll_request *own = NULL;
 
+			st = coll_request_test(&r, NULL);
+			if (st != COLL_AGAIN)
+				return st;
+
 			st = coll_irecv(x, 100000, COLL_I32, rank, i, comm, &own);
 			if (st == COLL_OK)
 				st = coll_send_tag(x, 100000, COLL_I32, rank, i, comm, NULL);
