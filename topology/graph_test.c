@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "tests/files.h"
 #include "tests/plain.h"
 #include "tools/common/host.h"
 #include "topology/graph_hwloc.h"
@@ -222,23 +223,6 @@ TEST(graph, absurd_rates_are_not_believed)
 
 static char root[64];
 
-static void put(const char *path, const char *text)
-{
-	char full[300];
-	FILE *f;
-
-	snprintf(full, sizeof(full), "%s/%s", root, path);
-	for (char *at = full + strlen(root) + 1; (at = strchr(at, '/')); at++) {
-		*at = 0;
-		mkdir(full, 0700);
-		*at = '/';
-	}
-	f = fopen(full, "w");
-	REQUIRE(f != NULL, "%s", full);
-	fputs(text, f);
-	fclose(f);
-}
-
 TEST(graph, nics_of_sysfs)
 {
 	struct coll_graph *g = coll_graph_new();
@@ -247,33 +231,33 @@ TEST(graph, nics_of_sysfs)
 	REQUIRE(g != NULL);
 	strcpy(root, "/tmp/coll-graph-XXXXXX");
 	REQUIRE(mkdtemp(root) != NULL);
-	put("class/net/lo/type", "772\n");
-	put("class/net/eth0/type", "1\n");
-	put("class/net/eth0/speed", "25000\n");
-	put("class/net/eth0/operstate", "up\n");
-	put("class/net/eth0/device/max_link_speed", "16.0 GT/s PCIe\n");
-	put("class/net/eth0/device/max_link_width", "8\n");
-	put("class/net/eth1/type", "1\n");
-	put("class/net/eth1/speed", "10\n");
-	put("class/net/eth1/operstate", "down\n");
-	put("class/net/veth0/type", "1\n");
-	put("class/net/veth0/speed", "-1\n");
-	put("class/net/veth0/operstate", "up\n");
-	put("class/net/veth0/master", "");
-	put("class/net/vf0/type", "1\n");
-	put("class/net/vf0/device/physfn", "");
-	put("class/infiniband/rxe0/parent", "eth0\n");
-	put("class/infiniband/rxe0/ports/1/state", "4: ACTIVE\n");
-	put("class/infiniband/rxe0/ports/1/rate", "2.5 Gb/sec (1X SDR)\n");
-	put("class/infiniband/rxe0/ports/1/link_layer", "Ethernet\n");
-	put("class/infiniband/mlx5_0/ports/1/state", "4: ACTIVE\n");
-	put("class/infiniband/mlx5_0/ports/1/rate", "200 Gb/sec (4X HDR)\n");
-	put("class/infiniband/mlx5_0/ports/1/link_layer", "InfiniBand\n");
-	put("class/infiniband/mlx5_0/ports/1/gids/0", "fec0:0000:0000:0007:0002:c903:001b:b0a1\n");
-	put("class/infiniband/mlx5_0/ports/2/state", "1: DOWN\n");
+	put_file(root, "class/net/lo/type", "772\n");
+	put_file(root, "class/net/eth0/type", "1\n");
+	put_file(root, "class/net/eth0/speed", "25000\n");
+	put_file(root, "class/net/eth0/operstate", "up\n");
+	put_file(root, "class/net/eth0/device/max_link_speed", "16.0 GT/s PCIe\n");
+	put_file(root, "class/net/eth0/device/max_link_width", "8\n");
+	put_file(root, "class/net/eth1/type", "1\n");
+	put_file(root, "class/net/eth1/speed", "10\n");
+	put_file(root, "class/net/eth1/operstate", "down\n");
+	put_file(root, "class/net/veth0/type", "1\n");
+	put_file(root, "class/net/veth0/speed", "-1\n");
+	put_file(root, "class/net/veth0/operstate", "up\n");
+	put_file(root, "class/net/veth0/master", "");
+	put_file(root, "class/net/vf0/type", "1\n");
+	put_file(root, "class/net/vf0/device/physfn", "");
+	put_file(root, "class/infiniband/rxe0/parent", "eth0\n");
+	put_file(root, "class/infiniband/rxe0/ports/1/state", "4: ACTIVE\n");
+	put_file(root, "class/infiniband/rxe0/ports/1/rate", "2.5 Gb/sec (1X SDR)\n");
+	put_file(root, "class/infiniband/rxe0/ports/1/link_layer", "Ethernet\n");
+	put_file(root, "class/infiniband/mlx5_0/ports/1/state", "4: ACTIVE\n");
+	put_file(root, "class/infiniband/mlx5_0/ports/1/rate", "200 Gb/sec (4X HDR)\n");
+	put_file(root, "class/infiniband/mlx5_0/ports/1/link_layer", "InfiniBand\n");
+	put_file(root, "class/infiniband/mlx5_0/ports/1/gids/0", "fec0:0000:0000:0007:0002:c903:001b:b0a1\n");
+	put_file(root, "class/infiniband/mlx5_0/ports/2/state", "1: DOWN\n");
 	/* An idle GPU, of which hwloc says what its link runs at. */
-	put("bus/pci/devices/0001:0b:00.0/max_link_speed", "32.0 GT/s PCIe\n");
-	put("bus/pci/devices/0001:0b:00.0/max_link_width", "16\n");
+	put_file(root, "bus/pci/devices/0001:0b:00.0/max_link_speed", "32.0 GT/s PCIe\n");
+	put_file(root, "bus/pci/devices/0001:0b:00.0/max_link_width", "16\n");
 	for (int i = 0; i < 2; i++)
 		*coll_graph_add_gpu(g) = (struct coll_graph_gpu){.pci = {4000, COLL_ORIGIN_TOLD},
 		                                                 .address = coll_pci_address(i ? "0001:0b:00.0" : "")};

@@ -7,39 +7,23 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "tests/files.h"
 #include "tests/plain.h"
 #include "topology/nic.h"
 
 static char root[64];
 
-static void put(const char *path, const char *text)
-{
-	char full[256];
-	FILE *f;
-
-	snprintf(full, sizeof(full), "%s/%s", root, path);
-	for (char *slash = strchr(full + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
-		*slash = 0;
-		mkdir(full, 0755);
-		*slash = '/';
-	}
-	f = fopen(full, "w");
-	REQUIRE(f, "%s", full);
-	fputs(text, f);
-	fclose(f);
-}
-
 static void plant(void)
 {
 	snprintf(root, sizeof(root), "/tmp/topology_nic_XXXXXX");
 	REQUIRE(mkdtemp(root), "%s", root);
-	put("devices/system/node/node0/distance", "10 21\n");
-	put("devices/system/node/node2/distance", "21 10\n");
-	put("class/infiniband/mlx5_10/device/numa_node", "2\n");
-	put("class/infiniband/mlx5_2/device/numa_node", "-1\n");
-	put("class/infiniband/rxe0/parent", "eth3\n");
-	put("class/net/eth3/device/numa_node", "0\n");
-	put("class/net/eth4/device/numa_node", "2\n");
+	put_file(root, "devices/system/node/node0/distance", "10 21\n");
+	put_file(root, "devices/system/node/node2/distance", "21 10\n");
+	put_file(root, "class/infiniband/mlx5_10/device/numa_node", "2\n");
+	put_file(root, "class/infiniband/mlx5_2/device/numa_node", "-1\n");
+	put_file(root, "class/infiniband/rxe0/parent", "eth3\n");
+	put_file(root, "class/net/eth3/device/numa_node", "0\n");
+	put_file(root, "class/net/eth4/device/numa_node", "2\n");
 }
 
 static void uproot(void)

@@ -8,43 +8,27 @@
 #include <unistd.h>
 
 #include "base/ib_ports.h"
+#include "tests/files.h"
 #include "tests/plain.h"
 
 static char root[64];
-
-static void put(const char *path, const char *text)
-{
-	char full[256];
-	FILE *f;
-
-	snprintf(full, sizeof(full), "%s/%s", root, path);
-	for (char *slash = strchr(full + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
-		*slash = 0;
-		mkdir(full, 0755);
-		*slash = '/';
-	}
-	f = fopen(full, "w");
-	REQUIRE(f, "%s", full);
-	fputs(text, f);
-	fclose(f);
-}
 
 static void plant(void)
 {
 	snprintf(root, sizeof(root), "/tmp/rdma_ports_XXXXXX");
 	REQUIRE(mkdtemp(root), "%s", root);
-	put("class/infiniband/mlx5_10/ports/1/state", "4: ACTIVE\n");
-	put("class/infiniband/mlx5_10/ports/1/link_layer", "InfiniBand\n");
-	put("class/infiniband/mlx5_10/ports/1/rate", "100 Gb/sec (4X EDR)\n");
-	put("class/infiniband/mlx5_10/ports/2/state", "1: DOWN\n");
-	put("class/infiniband/mlx5_10/ports/2/rate", "2.5 Gb/sec (1X SDR)\n");
-	put("class/infiniband/mlx5_2/ports/1/state", "4: ACTIVE\n");
-	put("class/infiniband/rxe0/ports/1/state", "4: ACTIVE\n");
-	put("class/infiniband/rxe0/ports/1/rate", "-1 Gb/sec\n");
-	put("class/infiniband/rxe0/ports/1/gids/0", "0000:0000:0000:0000:0000:0000:0000:0000\n");
-	put("class/infiniband/rxe0/ports/1/gids/1", "0000:0000:0000:0000:0000:ffff:0a4d:0001\n");
-	put("class/infiniband/rxe0/ports/1/gid_attrs/types/1", "RoCE v2\n");
-	put("class/infiniband/rxe0/ports/1/gid_attrs/ndevs/1", "eth3\n");
+	put_file(root, "class/infiniband/mlx5_10/ports/1/state", "4: ACTIVE\n");
+	put_file(root, "class/infiniband/mlx5_10/ports/1/link_layer", "InfiniBand\n");
+	put_file(root, "class/infiniband/mlx5_10/ports/1/rate", "100 Gb/sec (4X EDR)\n");
+	put_file(root, "class/infiniband/mlx5_10/ports/2/state", "1: DOWN\n");
+	put_file(root, "class/infiniband/mlx5_10/ports/2/rate", "2.5 Gb/sec (1X SDR)\n");
+	put_file(root, "class/infiniband/mlx5_2/ports/1/state", "4: ACTIVE\n");
+	put_file(root, "class/infiniband/rxe0/ports/1/state", "4: ACTIVE\n");
+	put_file(root, "class/infiniband/rxe0/ports/1/rate", "-1 Gb/sec\n");
+	put_file(root, "class/infiniband/rxe0/ports/1/gids/0", "0000:0000:0000:0000:0000:0000:0000:0000\n");
+	put_file(root, "class/infiniband/rxe0/ports/1/gids/1", "0000:0000:0000:0000:0000:ffff:0a4d:0001\n");
+	put_file(root, "class/infiniband/rxe0/ports/1/gid_attrs/types/1", "RoCE v2\n");
+	put_file(root, "class/infiniband/rxe0/ports/1/gid_attrs/ndevs/1", "eth3\n");
 }
 
 static void uproot(void)
