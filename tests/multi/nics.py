@@ -9,14 +9,16 @@ usage: nics.py BUILD-DIRECTORY
 import os
 import random
 import re
+import signal
 import subprocess
 import sys
 import tempfile
+import time
 
 from job import Report, until
 from wires import Wires, missing
 
-COUNT, ENOUGH = 1 << 20, 48 << 20
+COUNT, ENOUGH = 3 << 19, 48 << 20  # of two ranks each sends 12 windows a call: 8 and 4 over rails of 2 to 1
 SETS = 'cpuset="{cpus}" complete_cpuset="{cpus}" nodeset="{nodes}" complete_nodeset="{nodes}"'
 PACKAGE = f"""
     <object type="Package" os_index="{{i}}" {SETS} gp_index="{{i}}0">
@@ -85,7 +87,12 @@ def run(build, wires, cpus, pins, nics, rates, faults, devices=None):
                                 stdout=subprocess.PIPE, stderr=subprocess.STDOUT) for r in range(2 * len(pins))]
         ranks = [(r % 2, p.pid) for r, p in enumerate(job)]
         until(lambda: sum(map(sum, sent(wires, ranks))) >= ENOUGH or any(p.poll() is not None for p in job), 60)
+        for p in job:  # while they run, two sockets are not read at one time
+            p.send_signal(signal.SIGSTOP)
+        time.sleep(0.1)
         bytes_of = sent(wires, ranks)
+        for p in job:
+            p.send_signal(signal.SIGCONT)
         open(stop, "w").close()
         for r, p in enumerate(job):
             try:
