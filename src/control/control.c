@@ -119,10 +119,30 @@ static int hear(struct coll_control *c, struct coll_control_link *l)
 	return got;
 }
 
-void coll_control_read_out(struct coll_control *c, struct coll_control_link *l)
+/* Handle all that a link holds. */
+static void read_out(struct coll_control *c, struct coll_control_link *l)
 {
 	while (hear(c, l) > 0)
 		;
+}
+
+/* The descriptor of its process is readable. */
+static void process_ended(struct coll_control *c, int peer)
+{
+	struct coll_control_link *l;
+
+	coll_control_forget_process(c, peer);
+	for (int i = 0; i < c->nlinks; i++) {
+		l = c->links[i];
+		if (l->peer != peer)
+			continue;
+		if (l->ready)
+			read_out(c, l);
+		coll_control_drop_link(c, l);
+		i = -1; /* the array changed */
+	}
+	c->peers[peer].unreached = false;
+	coll_control_gone(c, peer, "its process ended without a goodbye");
 }
 
 static void on_link_event(struct coll_control *c, struct coll_control_link *l, uint32_t events)
@@ -147,7 +167,7 @@ static void on_link_event(struct coll_control *c, struct coll_control_link *l, u
 	if (got >= 0 && !coll_control_write(c, l)) {
 		error = errno;
 		/* The other end has gone: what it said before that is still to be read. */
-		coll_control_read_out(c, l);
+		read_out(c, l);
 		got = -1;
 	}
 	if (got < 0) {
@@ -173,7 +193,7 @@ static void service_locked(struct coll_control *c)
 		else if (events[i].data.u64 == LISTENER_TCP)
 			coll_control_accept(c, c->listen_tcp);
 		else if (events[i].data.u64 & EVENT_OF_PROCESS) {
-			coll_control_process_ended(c, (int)(events[i].data.u64 & ~EVENT_OF_PROCESS));
+			process_ended(c, (int)(events[i].data.u64 & ~EVENT_OF_PROCESS));
 		} else {
 			/* The link may have been dropped by an event before this one. */
 			for (int k = 0; k < c->nlinks; k++)

@@ -103,9 +103,6 @@ struct coll_peer_state {
 	struct coll_answer answer;
 };
 
-/* Handle all that a link holds. */
-void coll_control_read_out(struct coll_control *c, struct coll_control_link *l);
-
 /* Release the lock, then write what was said under it. */
 void coll_control_unlock(struct coll_control *c);
 

@@ -4,12 +4,11 @@
  *
  * A process id counts only where both ends have the same name space of processes on the same machine, and only from
  * the moment that a link has been authenticated: before, it may already be another process's. Sockets are closed before
- * the descriptor is readable, so what the process has said last is in its links, and is read first.
+ * the descriptor is readable, so what the process has said last is in its links: who hears that it is readable reads
+ * them first.
  */
 #include "control/process.h"
 
-#include "control/connect.h"
-#include "control/liveness.h"
 #include "net/net.h"
 
 void coll_control_watch_process(struct coll_control *c, int peer)
@@ -37,22 +36,4 @@ void coll_control_forget_process(struct coll_control *c, int peer)
 	if (p->process_fd > 0)
 		coll_net->close(p->process_fd);
 	p->process_fd = 0;
-}
-
-void coll_control_process_ended(struct coll_control *c, int peer)
-{
-	struct coll_control_link *l;
-
-	coll_control_forget_process(c, peer);
-	for (int i = 0; i < c->nlinks; i++) {
-		l = c->links[i];
-		if (l->peer != peer)
-			continue;
-		if (l->ready)
-			coll_control_read_out(c, l);
-		coll_control_drop_link(c, l);
-		i = -1; /* the array changed */
-	}
-	c->peers[peer].unreached = false;
-	coll_control_gone(c, peer, "its process ended without a goodbye");
 }

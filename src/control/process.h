@@ -9,9 +9,7 @@
 /* A link to it has just been authenticated, so its process id is its own. */
 void coll_control_watch_process(struct coll_control *c, int peer);
 
-/* Its descriptor is readable. */
-void coll_control_process_ended(struct coll_control *c, int peer);
-
+/* Its descriptor was readable, or nobody watches any more. */
 void coll_control_forget_process(struct coll_control *c, int peer);
 
 #endif
