@@ -272,14 +272,13 @@ static bool is_lost(struct coll_comm *comm)
 	return comm->failed != COLL_OK;
 }
 
-/* What is left of messages to a living rank may still be in this process, if its host is another one. */
+/* What is left of messages to a living rank may still be in this process. And where all of it is in shared memory, a
+ * rank that has not looked yet takes the end of this process for one that left. */
 static bool may_owe(struct coll_comm *comm, int rank)
 {
-	const struct coll_opened_transport *opened = comm->ctx->processes[coll_comm_process(comm, rank)].opened;
 	const struct coll_tag_fabric *tags = comm->tagged.own;
 
-	return opened && opened->caps.cross_host &&
-	       ((comm->pairs.peers && comm->pairs.peers[rank]) ||
+	return ((comm->pairs.peers && comm->pairs.peers[rank]) ||
 	        (tags && tags->fabric.peers && tags->fabric.peers[rank]));
 }
 

@@ -122,8 +122,17 @@ static void candidates(const struct coll_control *c, int peer, struct coll_ips *
 		}
 }
 
+/* The data link to it has ended, and the best of its addresses refuses, which began at most LIVENESS before: a process
+ * that was killed before a control link to it was proved. A firewall refuses from the start. */
+static bool shut_with_end(const struct peer *p, int candidate)
+{
+	return candidate == 0 && p->suspect_until_ns && p->link_lost && !p->unreached &&
+	       (!p->cut_off_ns || p->cut_off_ns + 2 * COLL_DELAY_NS(LIVENESS) > p->suspect_until_ns);
+}
+
 /* Of a connection that could not be made. ip NULL: of the Unix one. */
-static void failed_at(struct coll_control *c, int peer, const struct coll_ip *ip, bool is_near, int error)
+static void failed_at(struct coll_control *c, int peer, const struct coll_ip *ip, int candidate, bool is_near,
+                      int error)
 {
 	struct peer *p = &c->peers[peer];
 	char where[64] = "its local socket";
@@ -131,7 +140,8 @@ static void failed_at(struct coll_control *c, int peer, const struct coll_ip *ip
 	if (ip)
 		coll_ip_text(ip, c->peer_infos[peer].control_port, where, sizeof(where));
 	snprintf(p->tried, sizeof(p->tried), "%s: %.40s", where, strerror(error));
-	p->sure |= error == ECONNREFUSED && (!ip || is_near || (p->has_proved && coll_ip_same(ip, &p->proved)));
+	p->sure |= error == ECONNREFUSED &&
+	           (!ip || is_near || (p->has_proved && coll_ip_same(ip, &p->proved)) || shut_with_end(p, candidate));
 }
 
 /* The best is tried first in every round, then the others in turn: a round ends behind one of them that does not fail
@@ -162,7 +172,7 @@ static bool connect_to(struct coll_control *c, int peer, int candidate, bool ask
 		struct coll_control_link *l = fd >= 0 ? add_link(c, fd, peer) : NULL;
 
 		if (!l) {
-			failed_at(c, peer, ip, is_near, errno);
+			failed_at(c, peer, ip, candidate, is_near, errno);
 			continue;
 		}
 		l->connecting = in_progress;
@@ -267,7 +277,7 @@ void coll_control_broken(struct coll_control *c, struct coll_control_link *l, co
 		coll_control_suspect(c, peer, cause, unreachable(error) ? COLL_SUSPECT_TIMEOUT : COLL_SUSPECT_CONTROL);
 	} else if (!inbound) {
 		if (connecting && error)
-			failed_at(c, peer, next > 0 ? &ip : NULL, is_near, error);
+			failed_at(c, peer, next > 0 ? &ip : NULL, next - 1, is_near, error);
 		errno = 0;
 		if ((next == 1 && connect_to(c, peer, next, asked, probe)) || short_of(errno))
 			return;

@@ -34,11 +34,18 @@ void coll_wait_describe(struct coll_comm *comm, const struct coll_wait *w, const
 	snprintf(circumstances, 180, ", after %.3f s in %s", comm->box.elapsed_s, call);
 }
 
+/* A link between two members. That a link to the dead is lost, too, is no news. */
+static bool joins_living(const struct coll_comm *comm, const struct coll_note *n)
+{
+	const int a = coll_comm_rank_of(comm, n->process), b = coll_comm_rank_of(comm, n->origin);
+
+	return a >= 0 && b >= 0 && !coll_comm_is_dead(comm, a) && !coll_comm_is_dead(comm, b);
+}
+
 /* Whether a reported failure concerns this communicator. */
 static bool concerns(const struct coll_comm *comm, const struct coll_note *n)
 {
-	return n->comm == comm->id ||
-	       (n->comm == 0 && coll_comm_rank_of(comm, n->process) >= 0 && coll_comm_rank_of(comm, n->origin) >= 0);
+	return n->comm == comm->id || (n->comm == 0 && joins_living(comm, n));
 }
 
 bool coll_comm_caught_up(struct coll_comm *comm, bool *done)
