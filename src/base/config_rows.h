@@ -58,7 +58,7 @@ ROW(SIZE, LOCAL, tcp_buffer, "COLL_TCP_BUFFER", "0", "buffer size of each data s
 ROW(TEXT, LOCAL, rdma_device, "COLL_RDMA_DEVICE", "", "RDMA devices or ports to use: mlx5_0,rxe0:1 (default: all active ports with an address)")
 ROW(TEXT, LOCAL, rdma_gid_index, "COLL_RDMA_GID_INDEX", "", "index of the GID to use of each RDMA port (default: the GID of its first address)")
 ROW(INT, LOCAL, rdma_traffic_class, "COLL_RDMA_TRAFFIC_CLASS", "0", "traffic class of RDMA connections, 0 to 255")
-ROW(INT, LOCAL, rdma_timeout, "COLL_RDMA_TIMEOUT", "14", "RDMA acknowledgement timeout, 4.096 us times 2 to this power, 0 to 31; use at most 14 if a lost host must be noticed within 2 s")
+ROW(INT, LOCAL, rdma_timeout, "COLL_RDMA_TIMEOUT", "14", "RDMA acknowledgement timeout, 4.096 us times 2 to this power, 0 to 31; more than 14 delays the notice that a port is lost")
 ROW(INT, LOCAL, rdma_retry, "COLL_RDMA_RETRY", "6", "number of times an RDMA device resends before the link breaks, 0 to 7 (soft-RoCE retries without end at 7)")
 ROW(INT, LOCAL, rdma_immediate, "COLL_RDMA_IMMEDIATE", "-1", "1: an RDMA immediate announces a frame; 0: a message after the frame does; -1: whichever the device supports")
 ROW(INT, LOCAL, rdma_polled, "COLL_RDMA_POLLED", "1", "1: small frames are detected by polling their slots; 0: by their completions only")

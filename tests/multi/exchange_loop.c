@@ -8,11 +8,11 @@
  *
  * Until STOP-FILE exists, as rank 0 sees it (it tells the others in the data). Lines:
  * "running RANK PID" after 20 rounds; "round RANK N" for each 64 rounds; at the end
- * "done RANK ROUNDS", "wrong RANK ROUND", or "error RANK CULPRIT NANOSECONDS STATUS TEXT", the time being
- * that of CLOCK_MONOTONIC.
+ * "done RANK ROUNDS MS", with the longest time of a round since "running", "wrong RANK ROUND", or
+ * "error RANK CULPRIT NANOSECONDS STATUS TEXT", the time being that of CLOCK_MONOTONIC.
  *
- * again: after the error, one more communicator in the same process, 20 rounds, and "again RANK".
- * idle: the same, but no call after "running" until STOP-FILE exists: the next call has the error.
+ * again: after the end or an error, one more communicator in the same process, 20 rounds, and "again RANK".
+ * idle: the same, but no call after "running" until STOP-FILE exists, and then 20 rounds.
  */
 #include <fcntl.h>
 #include <sched.h>
@@ -35,6 +35,7 @@ struct job {
 	size_t count; /* elements of the all-reduce, and of a block of the all-to-all */
 	const char *stop_file;
 	uint32_t *in, *out;
+	uint64_t longest_ns; /* of a round */
 };
 
 static int lost(const coll_comm *comm, int rank)
@@ -77,7 +78,7 @@ static bool exchange_right(const struct job *j, uint32_t round)
 }
 
 /* One of each. 0, or the exit status. */
-static int round_of(struct job *j, uint32_t round, bool *stop)
+static int exchange(struct job *j, uint32_t round, bool *stop)
 {
 	for (size_t k = 0; k < j->count; k++)
 		j->in[k] = value(round, j->rank, 0, k);
@@ -95,6 +96,26 @@ static int round_of(struct job *j, uint32_t round, bool *stop)
 	return exchange_right(j, round) ? 0 : 2;
 }
 
+static int round_of(struct job *j, uint32_t round, bool *stop)
+{
+	const uint64_t since = coll_clock_ns();
+	const int status = exchange(j, round, stop);
+	const uint64_t took = coll_clock_ns() - since;
+
+	if (round >= RUNNING_AT && took > j->longest_ns)
+		j->longest_ns = took;
+	return status;
+}
+
+static int told(const struct job *j, uint32_t rounds, int status)
+{
+	if (status == 0)
+		printf("done %d %u %u\n", j->rank, rounds, (unsigned)(j->longest_ns / 1000000));
+	else if (status == 2)
+		printf("wrong %d %u\n", j->rank, rounds - 1);
+	return status;
+}
+
 static int go_on(struct job *j)
 {
 	bool stop = false;
@@ -108,30 +129,28 @@ static int go_on(struct job *j)
 			printf("round %d %u\n", j->rank, round);
 		status = round_of(j, round, &stop);
 	}
-	if (status == 0)
-		printf("done %d %u\n", j->rank, round);
-	else if (status == 2)
-		printf("wrong %d %u\n", j->rank, round - 1);
-	return status;
+	return told(j, round, status);
 }
 
-/* No call is made until STOP-FILE exists. The error of the next call, or status 3: there is none. */
+/* No call is made until STOP-FILE exists. */
 static int wait_idle(struct job *j)
 {
 	const struct timespec nap = {.tv_nsec = 1000000};
 	const unsigned long long until = coll_clock_ns() + IDLE_MS * 1000000ull;
 	bool stop;
+	uint32_t round = 0;
 	int status = 0;
 
-	for (uint32_t round = 0; round < RUNNING_AT && status == 0; round++)
+	for (; round < RUNNING_AT && status == 0; round++)
 		status = round_of(j, round, &stop);
 	if (status != 0)
 		return status;
 	printf("running %d %d\n", j->rank, (int)getpid());
 	while (access(j->stop_file, F_OK) != 0 && coll_clock_ns() < until)
 		nanosleep(&nap, NULL);
-	status = round_of(j, RUNNING_AT, &stop);
-	return status == 0 ? 3 : status;
+	for (; round < 2 * RUNNING_AT && status == 0; round++)
+		status = round_of(j, round, &stop);
+	return told(j, round, status);
 }
 
 static int once_more(struct job *j)
@@ -179,7 +198,7 @@ int main(int argc, char **argv)
 	j.in = calloc((size_t)j.size * j.count, sizeof(*j.in));
 	j.out = calloc((size_t)j.size * j.count, sizeof(*j.out));
 	status = !j.in || !j.out ? 3 : idle ? wait_idle(&j) : go_on(&j);
-	if (again && status == 1)
+	if (again && status <= 1)
 		status = once_more(&j);
 	coll_comm_destroy(&j.comm);
 	free(j.in);

@@ -128,14 +128,14 @@ silent() {
 	start 300 0 || return
 	more_rounds 64 30
 	[ $GUEST = 0 ] || tc qdisc replace dev eth0 root netem loss 100%
-	fails "nothing leaves one side" 2500 ''
+	fails "nothing leaves one side" 4500 ''
 	[ $GUEST = 0 ] || { apart; tc qdisc del dev eth0 root; }
 }
 down() {
 	start 300 0 || return
 	more_rounds 64 30
 	[ $GUEST = 0 ] || ip link set eth0 down
-	fails "link down for good" 2500 ''
+	fails "link down for good" 4500 ''
 	[ $GUEST = 0 ] || { apart; ip link set eth0 up; }
 }
 killed() {
@@ -161,7 +161,7 @@ stopped() {
 poweroff() {
 	start 300 0 || return
 	if [ $GUEST = 1 ]; then more_rounds 64 30; echo o >/proc/sysrq-trigger; sleep 20; fi
-	fails "peer powered off" 2500 ''
+	fails "peer powered off" 4500 ''
 }
 
 for part in "$@"; do

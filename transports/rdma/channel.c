@@ -46,26 +46,50 @@ void coll_rdma_channel_leave(struct rdma_link *l)
 coll_status coll_rdma_channel_make_ring(struct rdma_channel *ch)
 {
 	struct rdma_ring *ring = &ch->ring;
-	size_t total;
 
 	ring->room = rdma_pad(ch->slot_bytes);
 	ring->stride = ring->room + 64;
 	if (ch->slot_bytes > SIZE_MAX / 4 / ch->slots)
 		return COLL_ERR_ARGUMENT;
-	total = (ring->stride * ch->slots + 4095) & ~(size_t)4095;
-	ring->memory = aligned_alloc(4096, total);
+	ring->len_bytes = (ring->stride * ch->slots + 4095) & ~(size_t)4095;
+	ring->memory = aligned_alloc(4096, ring->len_bytes);
 	if (!ring->memory)
 		return COLL_ERR_MEMORY;
-	ring->mr = coll_rdma_memory_pin(ch->link->port, ring->memory, total, ch->dir == COLL_DIR_RECV);
 	for (uint32_t i = 0; i < ch->slots; i++) /* nothing that was there before looks like a frame */
 		memset(rdma_head_at(ring, i), 0, sizeof(struct coll_rdma_head));
-	return ring->mr ? COLL_OK : COLL_ERR_MEMORY;
+	return coll_rdma_channel_pin_ring(ch) ? COLL_OK : COLL_ERR_MEMORY;
+}
+
+/* Those of other ports stay: their queue pairs may wait for a port that is not active. */
+bool coll_rdma_channel_pin_ring(struct rdma_channel *ch)
+{
+	struct ibv_mr **mr = &ch->ring.mr[ch->link->port->index];
+
+	if (!*mr)
+		*mr = coll_rdma_memory_pin(ch->link->port, ch->ring.memory, ch->ring.len_bytes,
+		                           ch->dir == COLL_DIR_RECV);
+	return *mr != NULL;
+}
+
+bool coll_rdma_channel_pin_all(struct rdma_link *l)
+{
+	bool pinned = true;
+
+	for (struct rdma_sender *s = l->senders; s; s = s->next)
+		pinned &= coll_rdma_channel_pin_ring(&s->base);
+	for (struct rdma_sender *s = l->closing; s; s = s->next)
+		pinned &= coll_rdma_channel_pin_ring(&s->base);
+	for (uint32_t i = 0; i < l->receivers.cap; i++)
+		if (l->receivers.at[i])
+			pinned &= coll_rdma_channel_pin_ring(&((struct rdma_receiver *)l->receivers.at[i])->base);
+	return pinned;
 }
 
 void coll_rdma_channel_free_ring(struct rdma_channel *ch)
 {
-	if (ch->ring.mr)
-		ch->link->inst->v.ibv_dereg_mr(ch->ring.mr);
+	for (unsigned i = 0; i < COLL_RDMA_PORTS; i++)
+		if (ch->ring.mr[i])
+			ch->link->inst->v.ibv_dereg_mr(ch->ring.mr[i]);
 	free(ch->ring.memory);
 }
 
@@ -78,11 +102,12 @@ coll_status coll_rdma_channel_open(void *link, const struct coll_channel_key *ke
 	const struct rdma_channel base = {.link = l, .dir = dir, .key = *key, .slot_bytes = slot_bytes, .slots = slots};
 	coll_status status;
 
-	if (slots < 2 || slots > UINT16_MAX || slot_bytes > UINT32_MAX ||
-	    slot_bytes > l->port->message_max * RDMA_PIECES)
+	if (slots < 2 || slots > UINT16_MAX || slot_bytes > UINT32_MAX)
 		return COLL_ERR_ARGUMENT;
 	pthread_mutex_lock(&l->base.lock);
 	status = (coll_status)atomic_load(&l->base.status);
+	if (slot_bytes > l->port->message_max * RDMA_PIECES)
+		status = COLL_ERR_ARGUMENT;
 	if (status == COLL_OK || status == COLL_AGAIN)
 		status = dir == COLL_DIR_SEND ? coll_rdma_sender_open(&base, channel)
 		                              : coll_rdma_receiver_open(&base, channel);

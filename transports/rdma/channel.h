@@ -19,6 +19,9 @@ void coll_rdma_channel_leave(struct rdma_link *l);
 
 /* The link's lock held for the rest. */
 coll_status coll_rdma_channel_make_ring(struct rdma_channel *ch);
+/* Registered with the port of its rail; all: every ring of the link. False: refused. */
+bool coll_rdma_channel_pin_ring(struct rdma_channel *ch);
+bool coll_rdma_channel_pin_all(struct rdma_link *l);
 void coll_rdma_channel_free_ring(struct rdma_channel *ch);
 
 /* Until done is true or the link is not up any more; false: not within ms. The lock is let go in between. */

@@ -16,6 +16,7 @@
 #include "base/delay.h"
 #include "base/proof.h"
 #include "transports/rdma/address.h"
+#include "transports/rdma/channel.h"
 #include "transports/rdma/device.h"
 #include "transports/rdma/hello.h"
 #include "transports/rdma/link.h"
@@ -281,15 +282,14 @@ static void renew(struct rdma_link *l)
 static void set_limit(struct rdma_link *l, uint64_t now)
 {
 	if (!l->give_up_ns)
-		l->give_up_ns = now + COLL_DELAY_NS(RDMA_UNREACHABLE);
+		l->give_up_ns = now + l->inst->unreachable_ns;
 }
 
 /* The time limit for attempts to a peer that exists or may exist; the watchdog decides whether it is dead or
  * late. */
 static uint64_t silence_ns(const struct rdma_link *l)
 {
-	return l->give_up_ns +
-	       (l->mending ? 0 : (COLL_DELAY_RDMA_SILENT_MS - COLL_DELAY_RDMA_UNREACHABLE_MS) * COLL_NS_PER_MS);
+	return l->give_up_ns + (l->mending ? 0 : l->inst->timeout_ns - l->inst->unreachable_ns);
 }
 
 /* An attempt has failed; for a moment that may be so. there: the peer has said something, so it is no
@@ -394,7 +394,9 @@ static void refuse(struct rdma_inst *in, struct rdma_cm_id *id, const char *why,
 	in->v.rdma_destroy_id(id);
 }
 
-static bool accept_it(struct rdma_link *l, struct rdma_cm_id *id, const struct coll_rdma_hello *m)
+/* Over the way that the asking end has chosen. */
+static bool accept_it(struct rdma_link *l, struct rdma_cm_id *id, struct rdma_port *port,
+                      const struct coll_rdma_hello *m)
 {
 	struct rdma_inst *in = l->inst;
 	struct coll_rdma_hello answer;
@@ -407,7 +409,8 @@ static bool accept_it(struct rdma_link *l, struct rdma_cm_id *id, const struct c
 	l->other = m->nonce;
 	coll_random(&l->nonce, sizeof(l->nonce));
 	l->deadline_ns = coll_clock_ns() + attempt_ns(l);
-	if (!make_connection(l))
+	l->port = port;
+	if ((l->at != m->way && !coll_rdma_cm_aim(l, m->way)) || !make_connection(l))
 		return false;
 	l->recvs = m->recvs;
 	l->peer_items = m->items;
@@ -416,6 +419,20 @@ static bool accept_it(struct rdma_link *l, struct rdma_cm_id *id, const struct c
 	p = parameters(in, &answer);
 	l->stage = STAGE_ACCEPTED;
 	return in->v.rdma_accept(id, &p) == 0;
+}
+
+/* It comes by a pair of ports of the link, if those are known here. */
+static bool fits(const struct rdma_link *l, const struct rdma_port *port, uint32_t way)
+{
+	return l->ways == 0 || (way < l->ways && l->way[way].port == port);
+}
+
+/* Ours counts once the peer may have it: until then it may wait for an address for a second, as long as the kernel does
+ * before it asks the network again. One over the way that broke yields to one over another. */
+static bool ours_counts(const struct rdma_link *l, uint32_t way)
+{
+	return l->asked && l->stage == STAGE_CONNECT && before(&l->inst->env.self, &l->base.peer) &&
+	       (l->at == way || l->at != l->broke_at);
 }
 
 static void asked(struct rdma_inst *in, const struct event *e)
@@ -441,19 +458,18 @@ static void asked(struct rdma_inst *in, const struct event *e)
 		return;
 	}
 	pthread_mutex_lock(&l->base.lock);
-	if (!l->port)
+	if (!l->port) {
 		l->port = port;
+		l->at = l->broke_at = m.way;
+	}
 	/* The peer has noticed first that the connection is gone. */
-	if (l->state == LINK_UP && m.type == COLL_RDMA_ASK_AGAIN)
+	if (l->state == LINK_UP && m.type == COLL_RDMA_ASK_AGAIN && fits(l, port, m.way))
 		coll_rdma_link_torn(l, COLL_ERR_PEER_DEAD, "rdma %s: the peer's end broke", l->port->where);
 	if (l->state == LINK_TORN)
 		coll_rdma_cm_tear(l);
-	/* Ours counts once the peer may have it: until then it may wait for an address for a second, as long
-	 * as the kernel does before it asks the network again. */
-	if (l->state != LINK_CONNECTING || l->port != port ||
-	    (l->asked && l->stage == STAGE_CONNECT && before(&in->env.self, &l->base.peer))) {
+	if (l->state != LINK_CONNECTING || !fits(l, port, m.way) || ours_counts(l, m.way)) {
 		refuse(in, e->id, "the link is connected, or this rank is connecting it", false);
-	} else if (!accept_it(l, e->id, &m)) {
+	} else if (!accept_it(l, e->id, port, &m)) {
 		rdma_log(in, COLL_LOG_WARN, "[COLL-6505] rdma: %s cannot accept a connection: %s", l->port->where,
 		         strerror(errno));
 		retry_later(l, coll_clock_ns(), COLL_DELAY_RDMA_AGAIN_MS);
@@ -595,4 +611,24 @@ void coll_rdma_cm_pursue(struct rdma_link *l, uint64_t now_ns)
 	}
 	if (l->state == LINK_CONNECTING && l->stage == STAGE_IDLE && l->base.opens > 0 && now_ns >= l->retry_ns)
 		ask(l, now_ns);
+}
+
+bool coll_rdma_cm_aim(struct rdma_link *l, unsigned way)
+{
+	if (l->asked)
+		tear_down(l);
+	l->at = way;
+	l->since_ns = coll_clock_ns();
+	l->retry_ns = 0;
+	if (way < l->ways) {
+		l->port = l->way[way].port;
+		l->target = l->way[way].target;
+	}
+	rdma_log(l->inst, COLL_LOG_INFO, "rdma: rail %u is lost (%.160s), and goes on over %s", l->base.part + 1,
+	         l->base.cause[0] ? l->base.cause : "it was never connected", l->port->where);
+	if (coll_rdma_channel_pin_all(l))
+		return true;
+	coll_rdma_link_fail(l, COLL_ERR_SYSTEM, "rdma %s: no memory can be registered for a rail that was lost",
+	                    l->port->where);
+	return false;
 }

@@ -163,6 +163,11 @@ static int create_id(struct rdma_event_channel *channel, struct rdma_cm_id **id,
 	return 0;
 }
 
+static bool unplugged(const struct identifier *i)
+{
+	return fabric_device_of(i->id.verbs)->unplugged;
+}
+
 /* The peer learns that this end is no more: who has not heard the last word refuses, later. */
 static void part(struct identifier *i)
 {
@@ -175,7 +180,7 @@ static void part(struct identifier *i)
 		return; /* and will not be able to accept */
 	for (struct message *m = ((struct event_channel *)p->id.channel)->first; m; m = m->next)
 		m->held &= m->to != p; /* what was said before comes before */
-	if (fabric_device_of(i->id.verbs)->unplugged)
+	if (unplugged(i) || fabric_device_of(i->id.verbs)->muted)
 		return; /* nobody hears it */
 	if (i->complete)
 		tell(p, RDMA_CM_EVENT_DISCONNECTED, 0, NULL);
@@ -250,11 +255,6 @@ static int device_at(const struct sockaddr *addr)
 	return (int)(ntohl(in4->sin_addr.s_addr) >> 8 & 0xff);
 }
 
-static bool unplugged(const struct identifier *i)
-{
-	return fabric_device_of(i->id.verbs)->unplugged;
-}
-
 static int bind_addr(struct rdma_cm_id *id, struct sockaddr *addr)
 {
 	id->verbs = &fabric_device[device_at(addr)].context;
@@ -302,6 +302,8 @@ static int do_connect(struct rdma_cm_id *id, struct rdma_conn_param *p)
 		tell(i, RDMA_CM_EVENT_UNREACHABLE, -ETIMEDOUT, NULL);
 		return 0;
 	}
+	if (fabric_device_of(id->verbs)->muted)
+		return 0;
 	if (id->verbs != &fabric_device[i->target].context)
 		fabric_forbidden("devices of different networks");
 	while (l && !(l->listening && l->port == i->port && l->id.verbs == id->verbs))

@@ -46,7 +46,7 @@ void fabric_show(int fd, bool readable);
 
 struct fabric_device {
 	struct ibv_context context; /* the first member: verbs know it by that */
-	bool unplugged;
+	bool unplugged, muted;
 	uint64_t sent;
 };
 

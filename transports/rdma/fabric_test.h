@@ -26,6 +26,8 @@ void fabric_between(void (*fn)(void));
 void fabric_devices(int count);
 /* Its port is not active, and nothing gets from it or to it; false: as before. */
 void fabric_unplug(int device, bool out);
+/* It swallows what it is given, and reports nothing. Ends with the connections that were made before. */
+void fabric_mute(int device, bool on);
 /* Bytes that went out of it. */
 uint64_t fabric_sent(int device);
 /* Identifiers, queue pairs, queues, regions and channels that have not been destroyed. */

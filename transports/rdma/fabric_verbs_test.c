@@ -247,6 +247,8 @@ static int post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_
 	for (; wr; wr = wr->next) {
 		struct ibv_wc wc = {.wr_id = wr->wr_id, .status = IBV_WC_WR_FLUSH_ERR};
 
+		if (!q->error && fabric_device_of(qp->context)->muted)
+			continue;
 		if (!q->error)
 			wc.status = reaches(q) ? deliver(q, wr, q->peer) : IBV_WC_RETRY_EXC_ERR;
 		if (wc.status != IBV_WC_SUCCESS || wr->send_flags & IBV_SEND_SIGNALED)
@@ -340,6 +342,12 @@ void fabric_unplug(int i, bool out)
 {
 	LOCKED;
 	fabric_device[i].unplugged = out;
+}
+
+void fabric_mute(int i, bool on)
+{
+	LOCKED;
+	fabric_device[i].muted = on;
 }
 
 uint64_t fabric_sent(int i)

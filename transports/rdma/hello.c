@@ -30,7 +30,8 @@ void coll_rdma_hello_make(struct coll_rdma_hello *m, const struct rdma_inst *in,
 	                              .from = in->env.self,
 	                              .nonce = nonce,
 	                              .items = l->items_in,
-	                              .rail = l->base.part};
+	                              .rail = l->base.part,
+	                              .way = l->at};
 	m->mac = seal(in, m, to, other);
 }
 
@@ -50,7 +51,7 @@ const char *coll_rdma_hello_check(const void *data, size_t len_bytes, const stru
 		return "another process";
 	if (m->mac != seal(in, m, &in->env.self, other))
 		return "it does not have the key of the job";
-	if (m->rail >= RDMA_RAILS_MAX)
+	if (m->rail >= RDMA_RAILS_MAX || m->way >= RDMA_RAILS_MAX)
 		return "a rail that no link has";
 	if (m->recvs <= RDMA_RECVS_SPARE)
 		return "too few receives";

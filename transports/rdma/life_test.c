@@ -183,7 +183,8 @@ static void go_on_meanwhile(void)
 
 static struct coll_channel_key key_of(int i, int generation)
 {
-	return (struct coll_channel_key){.comm = 1 + (uint64_t)generation, .epoch = 1, .lane = (uint16_t)i};
+	return (struct coll_channel_key){
+	        .comm = 1 + (uint64_t)generation, .epoch = 1, .lane = (uint16_t)i, .rail = (uint32_t)i};
 }
 
 static void send_one(struct user *u, int i)

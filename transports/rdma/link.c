@@ -148,9 +148,11 @@ void coll_rdma_link_torn(struct rdma_link *l, coll_status why, const char *forma
 	atomic_fetch_sub(&in->up, 1);
 	atomic_fetch_add(&in->connecting, 1);
 	in->v.ibv_modify_qp(l->qp, &attr, IBV_QP_STATE);
-	l->give_up_ns = coll_clock_ns() + COLL_DELAY_NS(RDMA_MEND);
-	if (l->give_up_ns < l->moved_ns + COLL_DELAY_NS(RDMA_MEND_ALL))
-		l->give_up_ns = l->moved_ns + COLL_DELAY_NS(RDMA_MEND_ALL);
+	l->broke_at = l->at;
+	l->since_ns = coll_clock_ns();
+	l->give_up_ns = l->since_ns + COLL_DELAY_NS(RDMA_MEND);
+	if (l->give_up_ns < l->moved_ns + in->unreachable_ns)
+		l->give_up_ns = l->moved_ns + in->unreachable_ns;
 	atomic_fetch_add(&in->links.stale, 1);
 	coll_rdma_kick(in);
 }

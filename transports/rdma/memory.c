@@ -48,20 +48,14 @@ static struct rdma_region *covering(struct rdma_inst *in, const char *ptr, size_
 	return NULL;
 }
 
-bool coll_rdma_memory_find(const struct rdma_port *port, const void *ptr, size_t len_bytes, uint32_t *lkey,
-                           uint32_t *rkey)
+const struct rdma_region *coll_rdma_memory_find(struct rdma_inst *in, const void *ptr, size_t len_bytes)
 {
-	struct rdma_inst *in = port->inst;
 	const struct rdma_region *r;
 
 	pthread_rwlock_rdlock(&in->memory_lock);
 	r = covering(in, ptr, len_bytes);
-	if (r) {
-		*lkey = r->mr[port->index]->lkey;
-		*rkey = r->mr[port->index]->rkey;
-	}
 	pthread_rwlock_unlock(&in->memory_lock);
-	return r != NULL;
+	return r;
 }
 
 static void unpin(struct rdma_inst *in, const struct rdma_region *r)

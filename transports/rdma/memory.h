@@ -9,9 +9,8 @@
 /* With one port. NULL: refused, and logged why. */
 struct ibv_mr *coll_rdma_memory_pin(const struct rdma_port *port, void *base, size_t len_bytes, bool remote);
 
-/* The keys, for this port, of registered memory that covers the range; false: none does. */
-bool coll_rdma_memory_find(const struct rdma_port *port, const void *ptr, size_t len_bytes, uint32_t *lkey,
-                           uint32_t *rkey);
+/* Registered memory that covers the range; NULL: none does. */
+const struct rdma_region *coll_rdma_memory_find(struct rdma_inst *in, const void *ptr, size_t len_bytes);
 coll_status coll_rdma_mem_alloc(void *inst, size_t len_bytes, struct coll_memory *mem);
 void coll_rdma_mem_free(void *inst, struct coll_memory *mem);
 coll_status coll_rdma_mem_reg(void *inst, struct coll_memory *mem);

@@ -1,5 +1,6 @@
 /*
- * Links of several rails over devices in software: what each device carries, and what becomes of a link that loses one.
+ * Links of several rails over devices in software: what each device carries, and what becomes of a link that loses one,
+ * or all.
  */
 #define PLAIN_OWN_MAIN
 #include <stdlib.h>
@@ -11,22 +12,21 @@
 
 enum { WINDOWS = 8, FRAME = 4096, SLOTS = 4 };
 
-static const char *rates = "", *list = "";
+static const char *rates = "", *list = "", *unreachable = "";
 
 static const char *settings(void *ctx, const char *name)
 {
 	if (strcmp(name, "COLL_LINK_RATES") == 0)
 		return rates;
+	if (strcmp(name, "COLL_UNREACHABLE_MS") == 0)
+		return unreachable;
 	return strcmp(name, "COLL_RDMA_DEVICE") == 0 ? list : "";
 }
 
 static void *tx[WINDOWS], *rx[WINDOWS];
 
-static void open_job(int devices)
+static void open_links(void)
 {
-	fabric_devices(devices);
-	for (int i = 0; i < SIDES; i++)
-		open_side(&side[i], settings);
 	for (int i = 0; i < SIDES; i++)
 		open_link(&side[i], &side[!i]);
 	CHECK(AWAIT(is_up(&side[0]) && is_up(&side[1])));
@@ -37,6 +37,14 @@ static void open_job(int devices)
 		CHECK(t->channel_open(side[0].link, &key, COLL_DIR_SEND, FRAME, SLOTS, &tx[w]) == COLL_OK);
 		CHECK(t->channel_open(side[1].link, &key, COLL_DIR_RECV, FRAME, SLOTS, &rx[w]) == COLL_OK);
 	}
+}
+
+static void open_job(int devices)
+{
+	fabric_devices(devices);
+	for (int i = 0; i < SIDES; i++)
+		open_side(&side[i], settings);
+	open_links();
 }
 
 static void close_job(void)
@@ -178,7 +186,7 @@ static void the_path_has_the_rates_of_all_ports(void)
 }
 
 /* Both ends say so once, in time, and name the rail and the device. */
-static void judge_loss(int rail, const char *device, uint64_t since)
+static void judge_end(int rail, const char *device, uint64_t since)
 {
 	char name[40];
 
@@ -207,23 +215,67 @@ static void judge_next(int device)
 	CHECK(by[device] == WINDOWS / 2 && by[!device] == WINDOWS / 2, "%u and %u", by[0], by[1]);
 }
 
-static void a_device_is_lost(int device, bool under_traffic)
+/* More than the channels have slots, so that credits come back, too. */
+static void judge_rounds(uint64_t first)
 {
-	static const char *names[] = {"fabric0", "fabric1"};
-	uint64_t since;
+	const uint64_t since = coll_clock_ns();
 
-	open_job(2);
-	CHECK(round_of_frames(1) == WINDOWS);
-	fabric_unplug(device, true);
-	since = coll_clock_ns();
-	for (int w = 0; w < WINDOWS && under_traffic; w++) {
-		const struct coll_frame frame = {.sequence = 2, .len_bytes = FRAME};
+	for (uint64_t n = first; n < first + 3 * SLOTS; n++)
+		CHECK(round_of_frames(n) == WINDOWS, "round %u", (unsigned)n);
+	CHECK(coll_clock_ns() - since < 4000000000u, "after %llu ms",
+	      (unsigned long long)(coll_clock_ns() - since) / 1000000);
+	CHECK(!both_down() && side[0].downs == 0 && side[1].downs == 0, "%s", side[0].cause);
+}
+
+/* One frame in each channel, whatever becomes of its device. */
+static void post_all(uint64_t number)
+{
+	for (int w = 0; w < WINDOWS; w++) {
+		const struct coll_frame frame = {.sequence = number, .len_bytes = FRAME};
 		void *p;
 
 		CHECK(t->slot(tx[w], FRAME, &p) == COLL_OK);
+		memset(p, (int)number, FRAME);
 		CHECK(t->post(tx[w], &frame) == COLL_OK);
 	}
-	judge_loss(device, names[device], since);
+}
+
+static void view_all(uint64_t number)
+{
+	for (int w = 0; w < WINDOWS; w++)
+		CHECK(AWAIT(view_one(w, number)), "window %d", w);
+}
+
+static bool moved(int device)
+{
+	progress_both();
+	for (int i = 0; i < SIDES; i++) {
+		const struct rdma_link *l = side[i].link;
+
+		for (unsigned k = 0; k < l->base.rails; k++) {
+			const struct rdma_link *r = (const struct rdma_link *)l->base.rail[k];
+
+			if (r->state != LINK_UP || (int)r->at == device)
+				return false;
+		}
+	}
+	return true;
+}
+
+/* Its rail goes on over the other one: no call fails, and nothing is lost or doubled. */
+static void a_device_is_lost(int device, bool under_traffic)
+{
+	open_job(2);
+	CHECK(round_of_frames(1) == WINDOWS);
+	fabric_unplug(device, true);
+	if (under_traffic) {
+		post_all(2);
+		view_all(2);
+	} else {
+		CHECK(AWAIT(moved(device)), "a rail that carries nothing is asked for a sign of life");
+	}
+	judge_rounds(3);
+	CHECK(moved(device));
 	close_job();
 	judge_next(device);
 }
@@ -234,11 +286,126 @@ static void a_device_is_lost_under_traffic(void)
 	a_device_is_lost(1, true);
 }
 
-/* A rail that carries nothing is asked for a sign of life. */
 static void a_device_is_lost_between_frames(void)
 {
 	a_device_is_lost(0, false);
 	a_device_is_lost(1, false);
+}
+
+/* A device that never gives up by itself: the other rail shows that the peer is there. */
+static void a_device_says_nothing_any_more(void)
+{
+	for (int device = 0; device < 2; device++) {
+		open_job(2);
+		CHECK(round_of_frames(1) == WINDOWS);
+		fabric_mute(device, true);
+		post_all(2);
+		view_all(2);
+		judge_rounds(3);
+		fabric_mute(device, false);
+		close_job();
+	}
+}
+
+/* What was lost first works again when the other is lost. */
+static void one_device_then_the_other(void)
+{
+	open_job(2);
+	CHECK(round_of_frames(1) == WINDOWS);
+	for (int k = 0; k < 4; k++) {
+		fabric_unplug(k % 2, true);
+		post_all((uint64_t)(10 * k));
+		view_all((uint64_t)(10 * k));
+		CHECK(AWAIT(moved(k % 2)));
+		fabric_unplug(k % 2, false);
+	}
+	judge_rounds(100);
+	close_job();
+}
+
+/* It has been announced, and works no more when the link is opened. */
+static void a_device_is_lost_at_the_beginning(void)
+{
+	for (int device = 0; device < 2; device++) {
+		fabric_devices(2);
+		for (int i = 0; i < SIDES; i++)
+			open_side(&side[i], settings);
+		fabric_unplug(device, true);
+		open_links();
+		judge_rounds(1);
+		fabric_unplug(device, false);
+		close_job();
+	}
+}
+
+/* The last one: the link ends after COLL_UNREACHABLE_MS, and says which. */
+static void both_devices_are_lost(void)
+{
+	uint64_t since;
+
+	unreachable = "500";
+	open_job(2);
+	CHECK(round_of_frames(1) == WINDOWS);
+	fabric_unplug(0, true);
+	fabric_unplug(1, true);
+	since = coll_clock_ns();
+	post_all(2);
+	judge_end(0, "fabric", since);
+	close_job();
+	fabric_unplug(0, false);
+	fabric_unplug(1, false);
+	unreachable = "";
+}
+
+/* Both away for longer than a connection lasts, but not for longer than a host may be. */
+static void all_devices_are_away_for_a_moment(void)
+{
+	uint64_t until;
+
+	open_job(2);
+	CHECK(round_of_frames(1) == WINDOWS);
+	fabric_unplug(0, true);
+	fabric_unplug(1, true);
+	post_all(2);
+	for (until = coll_clock_ns() + 2100000000; coll_clock_ns() < until;)
+		CHECK(!AWAIT_MS(both_down(), 50));
+	fabric_unplug(0, false);
+	fabric_unplug(1, false);
+	view_all(2);
+	judge_rounds(3);
+	close_job();
+}
+
+/* Memory of the user is sent from and received into: its keys are those of the other device then. */
+static void memory_by_reference_goes_over_another_device(void)
+{
+	struct coll_memory mem[SIDES];
+	struct coll_completion sent[WINDOWS] = {{0}}, got[WINDOWS] = {{0}};
+	const struct coll_frame frame = {.sequence = 7, .len_bytes = FRAME};
+
+	open_job(2);
+	for (int i = 0; i < SIDES; i++)
+		CHECK(t->mem_alloc(side[i].in, WINDOWS * FRAME, &mem[i]) == COLL_OK);
+	CHECK(round_of_frames(1) == WINDOWS);
+	for (int w = 0; w < WINDOWS; w++) {
+		memset((char *)mem[0].base + w * FRAME, 'a' + w, FRAME);
+		CHECK(t->recv_into(rx[w], (char *)mem[1].base + w * FRAME, NULL, &frame, &got[w]) == COLL_OK);
+	}
+	CHECK(progress_both());
+	fabric_unplug(1, true);
+	for (int w = 0; w < WINDOWS; w++)
+		CHECK(t->post_ref(tx[w], (char *)mem[0].base + w * FRAME, NULL, &frame, &sent[w]) == COLL_OK);
+	for (int w = 0; w < WINDOWS; w++) {
+		CHECK(AWAIT(progress_both() && !got[w].pending && !sent[w].pending), "window %d", w);
+		CHECK(got[w].status == COLL_OK && sent[w].status == COLL_OK);
+		CHECK(((char *)mem[1].base)[w * FRAME] == 'a' + w &&
+		      ((char *)mem[1].base)[w * FRAME + FRAME - 1] == 'a' + w);
+	}
+	judge_rounds(8);
+	for (int i = 0; i < SIDES; i++)
+		t->mem_free(side[i].in, &mem[i]);
+	fabric_unplug(1, false);
+	close_job();
 }
 
 /* Its connections are made again, and nothing is lost. */
@@ -249,19 +416,11 @@ static void a_device_is_away_for_a_moment(void)
 	open_job(2);
 	CHECK(round_of_frames(1) == WINDOWS);
 	fabric_unplug(1, true);
-	for (int w = 0; w < WINDOWS; w++) {
-		const struct coll_frame frame = {.sequence = 2, .len_bytes = FRAME};
-		void *p;
-
-		CHECK(t->slot(tx[w], FRAME, &p) == COLL_OK);
-		memset(p, 2, FRAME);
-		CHECK(t->post(tx[w], &frame) == COLL_OK);
-	}
+	post_all(2);
 	for (until = coll_clock_ns() + 100000000; coll_clock_ns() < until;)
 		both_down();
 	fabric_unplug(1, false);
-	for (int w = 0; w < WINDOWS; w++)
-		CHECK(AWAIT(view_one(w, 2)), "window %d", w);
+	view_all(2);
 	CHECK(round_of_frames(3) == WINDOWS);
 	CHECK(!both_down() && side[0].downs == 0 && side[1].downs == 0);
 	close_job();
@@ -279,7 +438,7 @@ static void one_end_loses_a_rail(void)
 		pthread_mutex_lock(&r->base.lock);
 		coll_rdma_link_fail(r, COLL_ERR_PEER_DEAD, "rdma fabric%d: planted", k);
 		pthread_mutex_unlock(&r->base.lock);
-		judge_loss(k, k ? "fabric1" : "fabric0", coll_clock_ns());
+		judge_end(k, k ? "fabric1" : "fabric0", coll_clock_ns());
 		CHECK(strstr(side[0].cause, "planted"), "%s", side[0].cause);
 		CHECK(strstr(side[1].cause, "the peer has lost it"), "%s", side[1].cause);
 		close_job();
@@ -329,6 +488,12 @@ int main(void)
 	PLAIN_RUN(the_path_has_the_rates_of_all_ports);
 	PLAIN_RUN(a_device_is_lost_under_traffic);
 	PLAIN_RUN(a_device_is_lost_between_frames);
+	PLAIN_RUN(a_device_says_nothing_any_more);
+	PLAIN_RUN(one_device_then_the_other);
+	PLAIN_RUN(a_device_is_lost_at_the_beginning);
+	PLAIN_RUN(both_devices_are_lost);
+	PLAIN_RUN(all_devices_are_away_for_a_moment);
+	PLAIN_RUN(memory_by_reference_goes_over_another_device);
 	PLAIN_RUN(a_device_is_away_for_a_moment);
 	PLAIN_RUN(one_end_loses_a_rail);
 	PLAIN_RUN(the_other_rails_go_on_until_the_end);

@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -50,6 +51,14 @@ static void read_settings(struct rdma_inst *in)
 	in->retries = number(in, "COLL_RDMA_RETRY", RETRIES, 7);
 	in->traffic_class = number(in, "COLL_RDMA_TRAFFIC_CLASS", 0, 255);
 	in->polled = number(in, "COLL_RDMA_POLLED", 1, 1) != 0;
+	in->timeout_ns = number(in, "COLL_TIMEOUT_MS", 30000, INT_MAX) * COLL_NS_PER_MS;
+	in->unreachable_ns = number(in, "COLL_UNREACHABLE_MS", INT_MAX, INT_MAX) * COLL_NS_PER_MS;
+	if (in->unreachable_ns > in->timeout_ns)
+		in->unreachable_ns = in->timeout_ns;
+	/* A device that was told to wait for longer does not report sooner. */
+	in->silent_ns = (in->retries + 1) * (UINT64_C(4096) << in->timeout_exponent) * 5 / 4;
+	if (in->timeout_exponent == 0 || in->silent_ns < COLL_DELAY_NS(RDMA_RAIL_SILENT))
+		in->silent_ns = COLL_DELAY_NS(RDMA_RAIL_SILENT);
 }
 
 static bool non_blocking(int fd)

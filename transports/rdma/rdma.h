@@ -9,7 +9,8 @@
  * are never freed before fini.
  *
  * A link has a rail over each pair of ports that the two processes share (pairs.c, rails.c). A rail is
- * an rdma_link of its own: one reliable connection (a queue pair) with a completion queue of its own.
+ * an rdma_link of its own: one reliable connection (a queue pair) with a completion queue of its own. It begins over
+ * the pair of its number, and goes on over another one if that is lost.
  * Frames are written by RDMA into the receiver's slots; notes are sent. Both use up a
  * receive that the peer has posted, so both are counted (recvs). Receives are posted
  * before the other side is notified of them, so the device always finds one.
@@ -88,7 +89,8 @@ struct rdma_region {
 /* Slots of one channel's end: payloads, each followed by a head. */
 struct rdma_ring {
 	char *memory;
-	struct ibv_mr *mr;
+	size_t len_bytes;
+	struct ibv_mr *mr[COLL_RDMA_PORTS]; /* with each port that its rail has used */
 	size_t stride;
 	size_t room; /* where the head is: slot_bytes up to a multiple of 64 */
 };
@@ -128,6 +130,7 @@ struct rdma_grant {
 	uint64_t ring;
 	uint32_t rkey;
 	uint32_t credits;
+	bool held;      /* the connection is a new one, and its key is not known yet */
 	uint64_t count; /* frames accepted for sending */
 	enum rdma_manner manner;
 	struct rdma_sender *sender;
@@ -162,7 +165,7 @@ struct rdma_into {
 	struct coll_completion *completion;
 	bool registered, told; /* told: to the peer, too */
 	bool taken;            /* its frame has come; one that nobody announced is viewed before it */
-	uint32_t rkey;
+	const struct rdma_region *region;
 };
 
 struct rdma_receiver {
@@ -193,7 +196,7 @@ struct rdma_entry {
 	struct coll_frame frame;
 	uint64_t number;
 	const char *loaned; /* NULL: the payload is in the slot */
-	uint32_t lkey;
+	const struct rdma_region *region;
 	struct coll_completion *completion;
 	bool fence; /* no data: a visible completion behind what went before */
 	/* Sent before, on a connection that broke: with the same credits. */
@@ -208,6 +211,12 @@ enum rdma_state { LINK_FREE, LINK_CONNECTING, LINK_UP, LINK_TORN, LINK_ENDED, LI
 
 enum rdma_stage { STAGE_IDLE, STAGE_ADDRESS, STAGE_ROUTE, STAGE_CONNECT, STAGE_ACCEPTED };
 
+/* A pair of ports. */
+struct rdma_way {
+	struct rdma_port *port;
+	struct coll_rdma_spot target; /* the peer's */
+};
+
 struct rdma_link {
 	struct coll_peer_link base; /* lingering: flush, then a BYE */
 	struct rdma_inst *inst;
@@ -220,6 +229,11 @@ struct rdma_link {
 	bool lost_reported;
 
 	struct rdma_port *port; /* NULL: not known yet */
+	/* Those of the link's rails, the same at both ends; which one is used, or tried, which was when the connection
+	 * broke, and since when it is tried. */
+	struct rdma_way way[RDMA_RAILS_MAX];
+	unsigned ways, at, broke_at; /* 0 ways: not opened here yet */
+	uint64_t since_ns;
 
 	/* The attempt, and then the connection. service.lock; qp and cq also base.lock. */
 	struct rdma_cm_id *id;
@@ -268,6 +282,8 @@ struct rdma_link {
 
 	uint64_t moved, moved_at_tick; /* completions */
 	uint64_t moved_ns;             /* the last ones */
+	/* Nothing of ours was completed since, though something waits to be. */
+	uint64_t waits_ns, done_at_tick;
 
 	uint64_t frames_out, frames_in, polled_in, into_in, copied_bytes, notes_out, ref_out, waited, doorbells;
 };
@@ -279,6 +295,8 @@ struct rdma_inst {
 	struct rdma_port port[COLL_RDMA_PORTS];
 	unsigned ports; /* the nearest first, as info has them */
 	unsigned timeout_exponent, retries, traffic_class;
+	/* For how long a process may be silent, a host out of reach, and a rail silent beside one that is not. */
+	uint64_t timeout_ns, unreachable_ns, silent_ns;
 	bool polled; /* small frames are taken from their slots before they complete */
 	_Atomic bool closed;
 

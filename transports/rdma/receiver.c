@@ -76,7 +76,6 @@ coll_status coll_rdma_receiver_open(const struct rdma_channel *base, void **chan
 	note.grant.slots = base->slots;
 	note.grant.slot_bytes = base->slot_bytes;
 	note.grant.ring = (uint64_t)(uintptr_t)r->base.ring.memory;
-	note.grant.rkey = r->base.ring.mr->rkey;
 	coll_rdma_tx_note(base->link, &note);
 	coll_rdma_tx_push(base->link);
 	*channel = r;
@@ -325,7 +324,7 @@ static void tell(struct rdma_receiver *r, uint64_t number)
 	struct rdma_into *a = into_at(r, number);
 
 	note.into.number = (uint32_t)number;
-	note.into.rkey = a->rkey;
+	note.into.rkey = a->region->mr[r->base.link->port->index]->rkey;
 	note.into.ptr = (uint64_t)(uintptr_t)a->ptr;
 	note.into.expect = a->expect;
 	a->told = true;
@@ -346,13 +345,38 @@ void coll_rdma_receiver_announce_all(struct rdma_link *l)
 	}
 }
 
+uint32_t coll_rdma_receiver_key(const struct rdma_link *l, uint32_t id)
+{
+	const struct rdma_receiver *r = coll_id_table_get(&l->receivers, id);
+
+	return r ? r->base.ring.mr[l->port->index]->rkey : 0;
+}
+
+void coll_rdma_receiver_tell_keys(struct rdma_link *l)
+{
+	struct coll_rdma_note note = {.type = COLL_RDMA_NOTE_KEYS};
+
+	for (uint32_t i = 0; i < l->receivers.cap; i++) {
+		if (!l->receivers.at[i])
+			continue;
+		note.key[note.count].id = i;
+		note.key[note.count++].rkey = coll_rdma_receiver_key(l, i);
+		if (note.count < COLL_RDMA_NOTE_CREDITS)
+			continue;
+		coll_rdma_tx_first(l, &note);
+		note.count = 0;
+	}
+	if (note.count > 0)
+		coll_rdma_tx_first(l, &note);
+}
+
 static void forget_reported(struct rdma_receiver *r)
 {
 	for (uint64_t i = r->arrived; i < r->announced; i++)
 		into_at(r, i)->told = false;
 }
 
-/* The connection is gone: the peer's copies count no more, nor do those that wait to be sent. */
+/* The connection is gone: the peer's copies count no more, nor do those that wait to be sent. Nor do its keys. */
 void coll_rdma_receiver_forget_announcements(struct rdma_link *l)
 {
 	uint32_t kept = 0;
@@ -363,13 +387,15 @@ void coll_rdma_receiver_forget_announcements(struct rdma_link *l)
 	for (uint32_t i = 0; i < l->grants.cap; i++) {
 		struct rdma_grant *g = l->grants.at[i];
 
-		if (g)
-			memset(g->into, 0, g->slots * sizeof(g->into[0]));
+		if (!g)
+			continue;
+		memset(g->into, 0, g->slots * sizeof(g->into[0]));
+		g->held = true;
 	}
 	for (uint32_t i = 0; i < l->queue_count; i++) {
 		const struct rdma_entry e = l->queue[(l->queue_first + i) & (l->queue_cap - 1)];
 
-		if (e.sender || e.note.type != COLL_RDMA_NOTE_INTO)
+		if (e.sender || (e.note.type != COLL_RDMA_NOTE_INTO && e.note.type != COLL_RDMA_NOTE_KEYS))
 			l->queue[(l->queue_first + kept++) & (l->queue_cap - 1)] = e;
 	}
 	l->queue_count = kept;
@@ -415,12 +441,13 @@ coll_status coll_rdma_recv_into(void *channel, void *ptr, const struct coll_memo
 	struct rdma_receiver *r = receiver_of(channel);
 	struct rdma_into a = {.ptr = ptr, .expect = *expect, .completion = completion};
 	coll_status status;
-	uint32_t lkey;
 
 	if (mem && mem->kind != 0)
 		return COLL_ERR_UNSUPPORTED;
-	a.registered = expect->len_bytes >= RDMA_INTO_BYTES &&
-	               coll_rdma_memory_find(r->base.link->port, ptr, expect->len_bytes, &lkey, &a.rkey);
+	a.region = expect->len_bytes >= RDMA_INTO_BYTES
+	                   ? coll_rdma_memory_find(r->base.link->inst, ptr, expect->len_bytes)
+	                   : NULL;
+	a.registered = a.region != NULL;
 	coll_rdma_channel_enter(&r->base);
 	status = announce(r, &a);
 	coll_rdma_channel_leave(r->base.link);

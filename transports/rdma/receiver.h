@@ -21,6 +21,10 @@ void coll_rdma_receiver_arrived(struct rdma_receiver *r, const struct coll_frame
 void coll_rdma_receiver_asked(struct rdma_receiver *r);
 void coll_rdma_receiver_forget_owed(struct rdma_receiver *r);
 
+/* The key of its ring for the link's port; all are told to the peer first on a connection that is made again. */
+uint32_t coll_rdma_receiver_key(const struct rdma_link *l, uint32_t id);
+void coll_rdma_receiver_tell_keys(struct rdma_link *l);
+
 /* What is announced ends so. */
 void coll_rdma_receiver_settle(struct rdma_receiver *r, coll_status status);
 

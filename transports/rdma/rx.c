@@ -283,11 +283,25 @@ static void credits_came(struct rdma_link *l, const struct coll_rdma_note *n)
 			corrupt(l, "more slots returned than exist");
 }
 
+/* One that has not been opened here yet says its key when it is. */
+static void keys_came(struct rdma_link *l, const struct coll_rdma_note *n)
+{
+	for (unsigned i = 0; i < n->count && i < COLL_RDMA_NOTE_CREDITS; i++) {
+		struct rdma_grant *g = coll_id_table_get(&l->grants, n->key[i].id);
+
+		if (!g)
+			continue;
+		g->rkey = n->key[i].rkey;
+		g->held = false;
+	}
+}
+
 static void note_came(struct rdma_link *l, const struct coll_rdma_note *n)
 {
 	if (n->type != COLL_RDMA_NOTE_PROOF && l->state != LINK_UP && l->state != LINK_TORN)
 		return; /* nobody we know */
-	l->items_in += n->type != COLL_RDMA_NOTE_PROOF && n->type != COLL_RDMA_NOTE_FRAME;
+	l->items_in +=
+	        n->type != COLL_RDMA_NOTE_PROOF && n->type != COLL_RDMA_NOTE_FRAME && n->type != COLL_RDMA_NOTE_KEYS;
 	l->recvs += n->recvs;
 	if (l->recvs > RDMA_RECVS) {
 		corrupt(l, "more receives promised than posted");
@@ -305,6 +319,7 @@ static void note_came(struct rdma_link *l, const struct coll_rdma_note *n)
 	case COLL_RDMA_NOTE_CLOSE: close_came(l, n); break;
 	case COLL_RDMA_NOTE_CLOSED: closed_came(l, n); break;
 	case COLL_RDMA_NOTE_LOST: coll_rdma_rails_lost(l, n->id); break;
+	case COLL_RDMA_NOTE_KEYS: keys_came(l, n); break;
 	case COLL_RDMA_NOTE_BYE: coll_rdma_link_ended(l); break;
 	default: corrupt(l, "a note of an unknown kind"); break;
 	}

@@ -369,11 +369,10 @@ coll_status coll_rdma_post_ref(void *channel, const void *ptr, const struct coll
 	struct rdma_sender *s = sender_of(ch);
 	struct rdma_entry e = {.frame = *frame, .loaned = ptr, .completion = completion};
 	coll_status status;
-	uint32_t rkey;
 
 	assert(frame->len_bytes <= ch->slot_bytes);
-	if ((mem && mem->kind != 0) || frame->len_bytes == 0 ||
-	    !coll_rdma_memory_find(ch->link->port, ptr, frame->len_bytes, &e.lkey, &rkey))
+	e.region = coll_rdma_memory_find(ch->link->inst, ptr, frame->len_bytes);
+	if ((mem && mem->kind != 0) || frame->len_bytes == 0 || !e.region)
 		return COLL_ERR_UNSUPPORTED;
 	coll_rdma_channel_enter(ch);
 	status = coll_rdma_channel_nothing(ch);

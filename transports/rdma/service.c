@@ -20,6 +20,7 @@ static void pursue_all(struct rdma_inst *in)
 	if (atomic_load(&in->connecting) == 0)
 		return;
 	for (uint32_t i = 0; (l = coll_rdma_link_at(in, i)); i++) {
+		coll_rdma_rails_pursue(l, coll_clock_ns());
 		pthread_mutex_lock(&l->base.lock);
 		coll_rdma_cm_pursue(l, coll_clock_ns());
 		coll_rdma_link_leave(l);
@@ -95,6 +96,7 @@ static void ask_for_life(struct rdma_inst *in, uint64_t now)
 		}
 		coll_rdma_link_leave(l);
 		pthread_mutex_unlock(&l->base.lock);
+		coll_rdma_rails_listen(l, now);
 	}
 }
 

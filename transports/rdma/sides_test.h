@@ -96,17 +96,18 @@ static inline void close_link(struct side *s)
 	s->link = NULL;
 }
 
-/* Both sides go on until cond holds, or for 5 s. */
-#define AWAIT(cond)                                                    \
-	({                                                             \
-		const uint64_t until_ = coll_clock_ns() + 5000000000u; \
-		bool met_;                                             \
-                                                                       \
-		while (!(met_ = (cond)) && coll_clock_ns() < until_)   \
-			for (int i_ = 0; i_ < SIDES; i_++)             \
-				if (side[i_].in)                       \
-					t->service(side[i_].in);       \
-		met_;                                                  \
+/* Both sides go on until cond holds, or for so long. */
+#define AWAIT(cond) AWAIT_MS(cond, 5000)
+#define AWAIT_MS(cond, ms)                                                         \
+	({                                                                         \
+		const uint64_t until_ = coll_clock_ns() + (uint64_t)(ms)*1000000u; \
+		bool met_;                                                         \
+                                                                                   \
+		while (!(met_ = (cond)) && coll_clock_ns() < until_)               \
+			for (int i_ = 0; i_ < SIDES; i_++)                         \
+				if (side[i_].in)                                   \
+					t->service(side[i_].in);                   \
+		met_;                                                              \
 	})
 
 static inline bool is_up(struct side *s)

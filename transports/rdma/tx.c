@@ -69,6 +69,18 @@ void coll_rdma_tx_note(struct rdma_link *l, const struct coll_rdma_note *note)
 	coll_rdma_tx(l, &e);
 }
 
+void coll_rdma_tx_first(struct rdma_link *l, const struct coll_rdma_note *note)
+{
+	if (!rdma_works(l))
+		return;
+	if (coll_rdma_tx_reserve(l, 1) != COLL_OK) {
+		coll_rdma_link_fail(l, COLL_ERR_SYSTEM, "rdma: no memory to queue a note");
+		return;
+	}
+	l->queue[--l->queue_first & (l->queue_cap - 1)] = (struct rdma_entry){.note = *note};
+	l->queue_count++;
+}
+
 /* ---- building ----------------------------------------------------------------- */
 
 static struct ibv_send_wr *add(struct rdma_link *l, struct chain *c, enum ibv_wr_opcode opcode, bool visible)
@@ -148,14 +160,17 @@ static struct ibv_send_wr *build_send(struct rdma_link *l, struct chain *c, cons
 
 static void build_note(struct rdma_link *l, struct chain *c, const struct coll_rdma_note *note)
 {
-	const struct rdma_entry item = {.note = *note};
-	const struct ibv_send_wr *wr = build_send(l, c, note, note->type == COLL_RDMA_NOTE_BYE);
+	struct rdma_entry item = {.note = *note};
+	const struct ibv_send_wr *wr;
 
+	if (note->type == COLL_RDMA_NOTE_GRANT)
+		item.note.grant.rkey = coll_rdma_receiver_key(l, note->id);
+	wr = build_send(l, c, &item.note, note->type == COLL_RDMA_NOTE_BYE);
 	if (note->type == COLL_RDMA_NOTE_BYE) {
 		l->bye_sent = true;
 		l->bye_seq = wr->wr_id;
 	}
-	if (note->type != COLL_RDMA_NOTE_PROOF)
+	if (note->type != COLL_RDMA_NOTE_PROOF && note->type != COLL_RDMA_NOTE_KEYS)
 		log_item(l, &item, wr->wr_id);
 }
 
@@ -238,7 +253,8 @@ static void build_frame(struct rdma_link *l, struct chain *c, struct rdma_entry 
 	const struct rdma_target *into = goes_into(g, e);
 	const bool one = fits_one_message(l, e) && !into;
 	const char *from = e->loaned ? e->loaned : ring->memory + slot * ring->stride;
-	const uint32_t lkey = e->loaned ? e->lkey : ring->mr->lkey;
+	const struct ibv_mr *mr = ring->mr[l->port->index];
+	const uint32_t lkey = e->loaned ? e->region->mr[l->port->index]->lkey : mr->lkey;
 	const uint64_t head_to = g->ring + slot * ring->stride + ring->room;
 	struct coll_rdma_head *head = rdma_head_at(ring, slot);
 	const bool imm = l->port->immediates;
@@ -261,7 +277,7 @@ static void build_frame(struct rdma_link *l, struct chain *c, struct rdma_entry 
 	wr->wr.rdma.remote_addr = one ? head_to - pad : head_to;
 	if (one && pad > 0)
 		piece(c, wr, from, pad, lkey);
-	piece(c, wr, head, sizeof(*head), ring->mr->lkey);
+	piece(c, wr, head, sizeof(*head), mr->lkey);
 	seq = build_arrival(l, c, wr, g->id | (into ? COLL_RDMA_IMM_INTO : 0), e->completion != NULL)->wr_id;
 	s->last_seq = seq;
 	l->frames_out++;
@@ -294,14 +310,14 @@ static int post_chain(struct rdma_link *l, struct chain *c)
 	return c->n;
 }
 
-/* The link's share of the peer's receives that an entry of the queue may not touch. */
+/* The link's share of the peer's receives that an entry of the queue may not touch, and where its ring is. */
 static bool may_go(const struct rdma_link *l, const struct chain *c, const struct rdma_entry *e)
 {
 	const uint32_t n = requests_of(l, e);
 
 	if (in_flight(l) + n > RDMA_SENDS - 2 || (uint32_t)c->n + n > RDMA_CHAIN)
 		return false;
-	return e->fence || l->recvs > RDMA_RECVS_SPARE;
+	return e->fence || (l->recvs > RDMA_RECVS_SPARE && !(e->sender && e->sender->grant->held));
 }
 
 int coll_rdma_tx_push(struct rdma_link *l)
@@ -419,7 +435,7 @@ void coll_rdma_tx_drop_log(struct rdma_link *l, uint64_t items, coll_status stat
 
 /*
  * What the peer has not got stands before all else in the queue again, in the order in
- * which it was sent. Announcements are left out: they are made anew.
+ * which it was sent, but behind the keys that it needs to send its own. Announcements are left out: they are made anew.
  */
 void coll_rdma_tx_resume(struct rdma_link *l)
 {
@@ -460,6 +476,7 @@ void coll_rdma_tx_resume(struct rdma_link *l)
 		l->queue_count++;
 	}
 	l->log_count = 0;
+	coll_rdma_receiver_tell_keys(l);
 	if (l->closing)
 		coll_rdma_sender_sweep(l);
 }

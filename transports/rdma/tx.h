@@ -8,6 +8,8 @@
 
 void coll_rdma_tx(struct rdma_link *l, const struct rdma_entry *e);
 void coll_rdma_tx_note(struct rdma_link *l, const struct coll_rdma_note *note);
+/* The same before all that is queued. */
+void coll_rdma_tx_first(struct rdma_link *l, const struct coll_rdma_note *note);
 
 /* Not in the queue: first on a new connection. */
 bool coll_rdma_tx_proof(struct rdma_link *l, uint64_t mac);

@@ -13,7 +13,7 @@
 #include "transport/transport.h"
 
 #define COLL_RDMA_MAGIC   0x52444d41u /* "RDMA" in the byte order of its writer */
-#define COLL_RDMA_VERSION 7u
+#define COLL_RDMA_VERSION 8u
 
 enum { COLL_RDMA_PORTS = 8, COLL_RDMA_DEVICE_BYTES = 16 };
 
@@ -52,9 +52,9 @@ struct coll_rdma_hello {
 	struct coll_process_id from;
 	uint64_t nonce;
 	uint64_t items; /* frames and notes that have arrived here, ever: what is sent again begins behind them */
-	uint32_t rail;  /* which pair of ports of the link */
-	uint32_t zero;
-	uint64_t mac; /* over this with mac 0, the addressee, and the nonce it answers */
+	uint32_t rail;  /* which rail of the link */
+	uint32_t way;   /* over which of its pairs of ports */
+	uint64_t mac;   /* over this with mac 0, the addressee, and the nonce it answers */
 };
 
 static_assert(sizeof(struct coll_rdma_hello) == 56, "fits in a request");
@@ -72,13 +72,14 @@ enum coll_rdma_note_type {
 	COLL_RDMA_NOTE_COME,      /* the receiver: from this number on they may come into the slots */
 	COLL_RDMA_NOTE_FRAME,     /* one is in its slot, where no immediate can say so; word[0] is that */
 	COLL_RDMA_NOTE_LOST,      /* rail number id of this link has broken: the link is over */
+	COLL_RDMA_NOTE_KEYS,      /* of a connection made again, its first: keys of rings */
 };
 
 enum { COLL_RDMA_NOTE_BYTES = 64, COLL_RDMA_NOTE_CREDITS = 6 };
 
 struct coll_rdma_note {
 	uint8_t type;
-	uint8_t count;  /* of credits */
+	uint8_t count;  /* of credits or keys */
 	uint16_t recvs; /* receives posted again since the last one told */
 	uint32_t id;    /* channel, the receiver's number */
 	union {
@@ -99,6 +100,10 @@ struct coll_rdma_note {
 			uint32_t id;
 			uint32_t count;
 		} credit[COLL_RDMA_NOTE_CREDITS];
+		struct {
+			uint32_t id;
+			uint32_t rkey;
+		} key[COLL_RDMA_NOTE_CREDITS];
 		uint64_t word[7];
 	};
 };
