@@ -62,7 +62,10 @@ static void in_child(void)
 	const int saved = errno;
 
 	disown();
-	pthread_mutex_init(&lock, NULL);
+	if (locked)
+		pthread_mutex_unlock(&lock);
+	else
+		pthread_mutex_init(&lock, NULL);
 	errno = saved;
 }
 

@@ -114,7 +114,8 @@ head -c 4000 /dev/urandom >"$dir/garbage"
 expect 1 "coll-topo: $dir/garbage:" --nccl "$dir/garbage"
 expect 1 "coll-topo: $dir/garbage: hwloc does not read this file" --xml "$dir/garbage"
 head -20 "$two" >"$dir/cut"
-expect 1 "coll-topo: $dir/cut: hwloc does not read this file" --xml "$dir/cut"
+# hwloc itself loses memory on such a file.
+ASAN_OPTIONS="${ASAN_OPTIONS-}:detect_leaks=0" expect 1 "coll-topo: $dir/cut: hwloc does not read this file" --xml "$dir/cut"
 head -5 "$gpus" >"$dir/cut"
 expect 1 "coll-topo: $dir/cut:6: the file ends inside <" --nccl "$dir/cut"
 

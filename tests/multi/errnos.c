@@ -27,7 +27,7 @@
 /* ---- The functions ---- */
 
 static struct {
-	const char *name; /* NULL: nothing fails */
+	_Atomic(const char *) name; /* NULL: nothing fails */
 	int error;
 	atomic_int left; /* calls before the one that fails */
 } armed;
@@ -44,23 +44,24 @@ static struct shared {
 
 static bool fails(const char *name)
 {
-	if (!armed.name || strcmp(armed.name, name) != 0 || atomic_fetch_sub(&armed.left, 1) != 0)
+	const char *which = atomic_load(&armed.name);
+
+	if (!which || strcmp(which, name) != 0 || atomic_fetch_sub(&armed.left, 1) != 0)
 		return false;
 	atomic_store(&shared->fired, 1);
 	errno = armed.error;
 	return true;
 }
 
-#define FUNCTION(result, name, symbol, parameters, arguments)       \
-	result name parameters                                      \
-	{                                                           \
-		static result(*next) parameters;                    \
-                                                                    \
-		if (fails(#name))                                   \
-			return (result)-1;                          \
-		if (!next)                                          \
-			*(void **)&next = dlsym(RTLD_NEXT, symbol); \
-		return next arguments;                              \
+#define FUNCTION(result, name, symbol, parameters, arguments) \
+	result name parameters                                \
+	{                                                     \
+		result(*next) parameters;                     \
+                                                              \
+		if (fails(#name))                             \
+			return (result)-1;                    \
+		*(void **)&next = dlsym(RTLD_NEXT, symbol);   \
+		return next arguments;                        \
 	}
 
 FUNCTION(int, socket, "socket", (int d, int t, int p), (d, t, p))
@@ -81,23 +82,21 @@ FUNCTION(ssize_t, recvmsg, "recvmsg", (int fd, struct msghdr *m, int f), (fd, m,
 /* To take something out needs nothing. */
 int epoll_ctl(int e, int op, int fd, struct epoll_event *v)
 {
-	static int (*next)(int, int, int, struct epoll_event *);
+	int (*next)(int, int, int, struct epoll_event *);
 
 	if (op != EPOLL_CTL_DEL && fails("epoll_ctl"))
 		return -1;
-	if (!next)
-		*(void **)&next = dlsym(RTLD_NEXT, "epoll_ctl");
+	*(void **)&next = dlsym(RTLD_NEXT, "epoll_ctl");
 	return next(e, op, fd, v);
 }
 
 int pthread_create(pthread_t *t, const pthread_attr_t *a, void *(*run)(void *), void *arg)
 {
-	static int (*next)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
+	int (*next)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
 
 	if (fails("pthread_create"))
 		return errno;
-	if (!next)
-		*(void **)&next = dlsym(RTLD_NEXT, "pthread_create");
+	*(void **)&next = dlsym(RTLD_NEXT, "pthread_create");
 	return next(t, a, run, arg);
 }
 

@@ -243,7 +243,7 @@ TEST(shm, nonsense_breaks_the_link)
 /* A record of another process, or of memory outside its region, gives nobody's bytes. */
 BENCH_TEST(shm, a_false_record_is_refused)
 {
-	struct coll_completion loaned = {0}, completion = {0};
+	static struct coll_completion loaned, completion; /* the bench is closed after this block */
 	struct coll_frame f = frame_of(SLOT);
 	static char memory[SLOT], to[SLOT];
 
@@ -288,7 +288,7 @@ BENCH_TEST(shm, memory_is_pulled_by_its_address)
 /* One copy, from one user's memory to the other's. */
 BENCH_TEST(shm, plain_memory_is_pulled_to_an_announced_place)
 {
-	struct coll_completion loaned = {0}, completion = {0};
+	static struct coll_completion loaned, completion; /* the bench is closed after this block */
 	struct coll_frame f = frame_of(SLOT);
 	static char memory[SLOT], to[SLOT];
 
