@@ -162,6 +162,25 @@ static void who_was_read_and_is_gone_is_dead(void)
 	end(&j);
 }
 
+/* The living go on without it: what it says of its own failures must not end them. */
+static void who_is_taken_for_dead_says_nothing(void)
+{
+	const struct coll_note death = {.kind = COLL_GOSSIP_DEATH,
+	                                .status = COLL_ERR_PEER_SILENT,
+	                                .process = 1,
+	                                .origin = 0,
+	                                .text = "cut off"};
+	const struct coll_note own = {
+	        .kind = COLL_GOSSIP_FAIL, .status = COLL_ERR_PEER_DEAD, .process = 1, .origin = 1, .comm = COMM};
+	struct coll_note told;
+	struct job j;
+
+	REQUIRE(begin(&j));
+	CHECK(coll_control_spread(j.c[1], &death, 0));
+	CHECK(!coll_control_report(j.c[1], &own) && !coll_control_failure(j.c[1], COMM, &told));
+	end(&j);
+}
+
 /* ---- Time by hand ---- */
 
 static uint64_t now_ns;
@@ -249,6 +268,7 @@ int main(void)
 	PLAIN_RUN(the_cause_goes_before_the_goodbye);
 	PLAIN_RUN(a_link_given_up_is_not_read_to_its_end);
 	PLAIN_RUN(who_was_read_and_is_gone_is_dead);
+	PLAIN_RUN(who_is_taken_for_dead_says_nothing);
 	PLAIN_RUN(a_liveness_check_ends_with_its_delay);
 	PLAIN_RUN(an_unreachable_host_has_less_time);
 	PLAIN_RUN(pings_go_out_by_the_clock);

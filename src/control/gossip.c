@@ -235,7 +235,10 @@ bool coll_control_report(struct coll_control *c, const struct coll_note *note)
 	bool news = true;
 
 	pthread_mutex_lock(&c->lock);
-	if (note->kind != COLL_GOSSIP_DEATH)
+	/* The others take this process for dead and go on without it. */
+	if (c->peers[c->rank].dead)
+		news = false;
+	else if (note->kind != COLL_GOSSIP_DEATH)
 		news = coll_control_spread(c, note, -1);
 	else if (note->process >= 0 && note->process < c->size && note->process != c->rank)
 		coll_control_suspect(c, note->process, note->text,

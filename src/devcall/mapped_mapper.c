@@ -154,9 +154,9 @@ bool coll_mapper_stop(struct coll_mapped *d)
 	m->stopping = true;
 	pthread_cond_signal(&m->wanted);
 	pthread_mutex_unlock(&m->lock);
-	clock_gettime(CLOCK_REALTIME, &until);
+	clock_gettime(CLOCK_MONOTONIC, &until);
 	until.tv_sec += 1 + COLL_DELAY_NS(DEVICE_DRAIN) / 1000000000;
-	if (pthread_timedjoin_np(m->thread, NULL, &until) != 0)
+	if (pthread_clockjoin_np(m->thread, NULL, CLOCK_MONOTONIC, &until) != 0)
 		return false;
 	m->made = false;
 	for (int r = 0; r < d->size; r++)

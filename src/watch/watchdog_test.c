@@ -402,6 +402,16 @@ static void death_of(int process, coll_status status)
 	alarm_goes_off();
 }
 
+/* The others go on without this rank: it ends everything on the communicator, not its collectives alone. */
+WORLD_TEST(watchdog, who_is_taken_for_dead_ends)
+{
+	death_of(comm->rank, COLL_ERR_PEER_SILENT);
+	CHECK(heed() == COLL_OK, "what came is read first");
+	CHECK(heed() == COLL_ERR_PEER_DEAD && comm->ended == COLL_ERR_PEER_DEAD && fake_core.culprit == comm->rank);
+	CHECK(says("the other ranks take this rank for dead, since rank 1 of the job reported it: killed"), "%s",
+	      fake_core.cause);
+}
+
 WORLD_TEST(watchdog, without_an_alarm_no_note_is_read)
 {
 	fake_control.has_failure = true;
@@ -503,30 +513,6 @@ WORLD_TEST(watchdog, a_lost_link_of_two_members_is_a_failure)
 	        .kind = COLL_GOSSIP_FAIL, .status = COLL_ERR_SYSTEM, .process = 3, .origin = 1, .text = "no link"};
 	alarm_goes_off();
 	CHECK(heed() == COLL_ERR_SYSTEM && fake_core.culprit == 1);
-}
-
-/* What another rank has concluded from it for the communicator comes first, or the note of the link itself. */
-WORLD_TEST(watchdog, a_rank_does_not_blame_itself_for_its_own_link)
-{
-	fake_control.facts[fake_control.nfacts++] = (struct coll_note){
-	        .kind = COLL_GOSSIP_FAIL, .status = COLL_ERR_PEER_DEAD, .process = 0, .origin = 2, .text = "lost"};
-	fake_control.has_failure = true;
-	fake_control.failure = (struct coll_note){.kind = COLL_GOSSIP_FAIL,
-	                                          .comm = comm->id,
-	                                          .status = COLL_ERR_PEER_DEAD,
-	                                          .process = 0,
-	                                          .origin = 3,
-	                                          .text = "lost (reported by rank 2)"};
-	alarm_goes_off();
-	CHECK(heed() == COLL_ERR_PEER_DEAD && fake_core.culprit == 2, "%d", fake_core.culprit);
-}
-
-WORLD_TEST(watchdog, of_a_lost_link_its_end_names_the_other)
-{
-	fake_control.facts[fake_control.nfacts++] = (struct coll_note){
-	        .kind = COLL_GOSSIP_FAIL, .status = COLL_ERR_PEER_DEAD, .process = 0, .origin = 2, .text = "lost"};
-	alarm_goes_off();
-	CHECK(heed() == COLL_ERR_PEER_DEAD && fake_core.culprit == 2, "%d", fake_core.culprit);
 }
 
 WORLD_TEST(watchdog, an_abort_needs_no_alarm)
