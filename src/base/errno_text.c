@@ -73,6 +73,12 @@ bool coll_errno_is_shortage(int error)
 	       error == EFBIG;
 }
 
+bool coll_errno_unreachable(int error)
+{
+	return error == ETIMEDOUT || error == EHOSTUNREACH || error == ENETUNREACH || error == EHOSTDOWN ||
+	       error == ENETDOWN;
+}
+
 void coll_errno_keep(const char *call)
 {
 	kept.call = call;

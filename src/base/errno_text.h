@@ -36,4 +36,7 @@ coll_status coll_errno_status(coll_status otherwise);
 bool coll_errno_is_shortage(int error);
 bool coll_errno_kept_shortage(void);
 
+/* Of a connection: the other host cannot be reached, now or any more. */
+bool coll_errno_unreachable(int error);
+
 #endif

@@ -204,6 +204,15 @@ struct child *rendezvous_adopt(struct rendezvous *r, struct coll_wire *w, int ra
 	return k;
 }
 
+/* While the table is delivered: it has not been read, or nobody knows. */
+static void out_of_reach(struct rendezvous *r, const struct child *k)
+{
+	r->status = COLL_AGAIN;
+	rendezvous_fail(r, COLL_ERR_PEER_DEAD, k->rank,
+	                "[COLL-2101] rank %d is dead or unreachable: it has not read the addresses of the job (%s)",
+	                k->rank, k->wire.cause);
+}
+
 static void serve_child(struct rendezvous *r, int i, short revents)
 {
 	struct coll_wire_frame f;
@@ -220,6 +229,8 @@ static void serve_child(struct rendezvous *r, int i, short revents)
 		r->children[i] = r->children[--r->child_count];
 		if (r->status == COLL_AGAIN)
 			r->child_lost(r->role, &gone);
+		else if (r->status == COLL_OK && gone.wire.unreached)
+			out_of_reach(r, &gone);
 		coll_wire_close(&gone.wire);
 	}
 }
@@ -341,7 +352,7 @@ bool rendezvous_deliver(struct rendezvous *r)
 	while (r->pending_count > 0)
 		drop_pending(r, 0);
 	r->status = COLL_OK; /* from here on a child that hangs up is a child that has everything */
-	while ((left = undelivered(r)) > 0) {
+	while (r->status == COLL_OK && (left = undelivered(r)) > 0) {
 		if (left != before)
 			moved_ns = coll_clock_ns();
 		before = left;
@@ -359,7 +370,7 @@ bool rendezvous_deliver(struct rendezvous *r)
 		                (unsigned long long)((coll_clock_ns() - moved_ns) / COLL_NS_PER_MS));
 		return false;
 	}
-	return true;
+	return r->status == COLL_OK;
 }
 
 void rendezvous_tune(const struct coll_rendezvous_point *how, int fd)
@@ -412,59 +423,6 @@ void rendezvous_refuse(const struct rendezvous *r, struct coll_wire *w)
 	coll_wire_pump(w, 0);
 }
 
-size_t pack_failure(unsigned char *buf, size_t cap, coll_status status, int rank, const char *text)
-{
-	const struct failure f = {status, rank};
-	const size_t n = strnlen(text, cap - sizeof(f));
-
-	memcpy(buf, &f, sizeof(f));
-	memcpy(buf + sizeof(f), text, n);
-	return sizeof(f) + n;
-}
-
-bool unpack_failure(const struct coll_wire_frame *f, coll_status *status, int *rank, char *text, size_t text_bytes)
-{
-	struct failure b;
-	size_t n;
-
-	if (f->len_bytes < sizeof(b))
-		return false;
-	memcpy(&b, f->body, sizeof(b));
-	n = f->len_bytes - sizeof(b);
-	if (n >= text_bytes)
-		n = text_bytes - 1;
-	memcpy(text, f->body + sizeof(b), n);
-	text[n] = 0;
-	*status = b.status > COLL_AGAIN ? (coll_status)b.status : COLL_ERR_BOOTSTRAP;
-	*rank = b.rank;
-	return true;
-}
-
-void name_ranks(char *buf, size_t len_bytes, int size, bool (*missing)(const void *arg, int rank), const void *arg)
-{
-	size_t at = 0;
-	int named = 0, total = 0;
-
-	for (int r = 0; r < size; r++)
-		total += missing(arg, r);
-	at += (size_t)snprintf(buf, len_bytes, total == 1 ? "rank" : "ranks");
-	for (int r = 0; r < size && at + 48 < len_bytes; r++) {
-		int last = r;
-
-		if (!missing(arg, r))
-			continue;
-		while (last + 1 < size && missing(arg, last + 1))
-			last++;
-		at += (size_t)snprintf(buf + at, len_bytes - at, "%s %d", named ? "," : "", r);
-		if (last > r)
-			at += (size_t)snprintf(buf + at, len_bytes - at, "-%d", last);
-		named += last - r + 1;
-		r = last;
-	}
-	if (named < total)
-		snprintf(buf + at, len_bytes - at, " and %d more", total - named);
-}
-
 coll_status coll_rendezvous(const struct coll_rendezvous_point *how, struct coll_error_box *err)
 {
 	if ((uint64_t)how->size * how->len_bytes > UINT32_MAX / 2)
@@ -489,12 +447,4 @@ void rendezvous_met(const struct coll_rendezvous_point *how, int fd, void *mine)
 	if (how->met && getsockname(fd, (struct sockaddr *)&own.at, &own.len) == 0 &&
 	    coll_ip_from(&ip, (const struct sockaddr *)&own.at) && !ip.loopback)
 		how->met(mine, &ip);
-}
-
-const char *rank_name(char buf[32], int rank)
-{
-	if (rank == COLL_RENDEZVOUS_HOST)
-		return "the maker of the id";
-	snprintf(buf, 32, "rank %d", rank);
-	return buf;
 }

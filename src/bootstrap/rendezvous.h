@@ -103,7 +103,7 @@ void rendezvous_send_failure(struct rendezvous *r);
 void rendezvous_refuse(const struct rendezvous *r, struct coll_wire *w);
 
 /* Wait until every child has read what was sent, the table, and has hung up. A child that reads nothing for as long as
- * silence is borne is a failure that names it, which false returns. */
+ * silence is borne, or whose host cannot be reached for its time, is a failure that names it, which false returns. */
 bool rendezvous_deliver(struct rendezvous *r);
 /* A connection over TCP ends when the other host cannot be reached for so long as in calls. */
 void rendezvous_tune(const struct coll_rendezvous_point *how, int fd);

@@ -55,6 +55,13 @@ static void fail(struct coll_wire *w, const char *format, ...)
 	w->state = COLL_WIRE_CLOSED;
 }
 
+/* The kernel has given the connection up. */
+static void fail_errno(struct coll_wire *w, const char *what)
+{
+	w->unreached = coll_errno_unreachable(errno);
+	fail(w, "%s: %s", what, coll_errno_text(errno).text);
+}
+
 static void fail_stranger(struct coll_wire *w, const char *text)
 {
 	w->stranger = true;
@@ -289,7 +296,7 @@ static bool receive(struct coll_wire *w)
 	if (n == 0)
 		fail(w, "closed by the other end");
 	else if (n < 0 && errno != EAGAIN && errno != EINTR)
-		fail(w, "recv: %s", coll_errno_text(errno).text);
+		fail_errno(w, "recv");
 	if (n <= 0)
 		return false;
 	w->in_len += (size_t)n;
@@ -317,7 +324,7 @@ static bool send_some(struct coll_wire *w)
 		return false;
 	n = send(w->fd, from, len_bytes, MSG_NOSIGNAL);
 	if (n < 0 && errno != EAGAIN && errno != EINTR)
-		fail(w, "send: %s", coll_errno_text(errno).text);
+		fail_errno(w, "send");
 	if (n <= 0)
 		return false;
 	if (own) {

@@ -45,6 +45,7 @@ struct coll_wire {
 	size_t tail_len;
 	char cause[96]; /* why CLOSED */
 	bool stranger;  /* because another job, program or user answers there */
+	bool unreached; /* because its host cannot be reached any more */
 };
 
 struct coll_wire_frame {

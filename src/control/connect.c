@@ -12,6 +12,7 @@
 
 #include "base/clock.h"
 #include "base/delay.h"
+#include "base/errno_text.h"
 #include "control/liveness.h"
 #include "control/ping.h"
 #include "control/process.h"
@@ -208,12 +209,6 @@ static bool connect_first(struct coll_control *c, int peer, bool asked, bool pro
 	return connect_to(c, peer, same_host(c, &c->peer_infos[peer]) ? -1 : 0, asked, probe) || short_of(errno);
 }
 
-static bool unreachable(int error)
-{
-	return error == ETIMEDOUT || error == EHOSTUNREACH || error == ENETUNREACH || error == EHOSTDOWN ||
-	       error == ENETDOWN;
-}
-
 /* None of its addresses accepts a connection, and none of those that refuse had worked before: the network may come
  * back, until the time is over. The data path may go another way. */
 static void cut_off(struct coll_control *c, int peer, bool wanted)
@@ -274,7 +269,8 @@ void coll_control_broken(struct coll_control *c, struct coll_control_link *l, co
 	if (peer < 0 || bye || c->closing)
 		return;
 	if (was_ready) {
-		coll_control_suspect(c, peer, cause, unreachable(error) ? COLL_SUSPECT_TIMEOUT : COLL_SUSPECT_CONTROL);
+		coll_control_suspect(c, peer, cause,
+		                     coll_errno_unreachable(error) ? COLL_SUSPECT_TIMEOUT : COLL_SUSPECT_CONTROL);
 	} else if (!inbound) {
 		if (connecting && error)
 			failed_at(c, peer, next > 0 ? &ip : NULL, next - 1, is_near, error);

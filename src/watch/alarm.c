@@ -65,13 +65,37 @@ struct verdict {
 	char text[400];
 };
 
+/* The process at the other end of a lost link of this one; -1: none is lost. */
+static int other_end(struct coll_comm *comm)
+{
+	const int self = comm->ctx->rank;
+	const struct coll_held_note *at = NULL;
+	struct coll_note n;
+
+	while (coll_control_fact(comm->ctx->control, &at, &n))
+		if (n.kind == COLL_GOSSIP_FAIL && concerns(comm, &n) && (n.process == self || n.origin == self))
+			return n.process == self ? n.origin : n.process;
+	return -1;
+}
+
+/* A link has two ends, and whoever reads that its own is lost names the other. One that ended for lack of something: of
+ * what its writer lacks. */
+static int culprit_of(struct coll_comm *comm, const struct coll_note *n)
+{
+	if (n->comm == 0 && (n->status == COLL_ERR_SYSTEM || n->status == COLL_ERR_MEMORY))
+		return n->origin;
+	if (n->process == comm->ctx->rank && n->origin != n->process && n->status == COLL_ERR_PEER_DEAD) {
+		const int other = other_end(comm);
+
+		return other >= 0 ? other : n->process;
+	}
+	return n->process;
+}
+
 static void failure_verdict(struct coll_comm *comm, const struct coll_note *n, struct verdict *v)
 {
 	v->status = (coll_status)n->status;
-	/* A link that ended for lack of something: of what its writer lacks. */
-	v->culprit = coll_comm_rank_of(
-	        comm, n->comm == 0 && (n->status == COLL_ERR_SYSTEM || n->status == COLL_ERR_MEMORY) ? n->origin
-	                                                                                             : n->process);
+	v->culprit = coll_comm_rank_of(comm, culprit_of(comm, n));
 	if (v->status == COLL_ERR_PEER_LATE)
 		coll_late_read(comm, v->culprit, n->comm == comm->id ? n->text : ""); /* ranks of another one */
 	if (n->origin == comm->ctx->rank)

@@ -515,6 +515,30 @@ WORLD_TEST(watchdog, a_lost_link_of_two_members_is_a_failure)
 	CHECK(heed() == COLL_ERR_SYSTEM && fake_core.culprit == 1);
 }
 
+/* What another rank has concluded from it for the communicator comes first, or the note of the link itself. */
+WORLD_TEST(watchdog, a_rank_does_not_blame_itself_for_its_own_link)
+{
+	fake_control.facts[fake_control.nfacts++] = (struct coll_note){
+	        .kind = COLL_GOSSIP_FAIL, .status = COLL_ERR_PEER_DEAD, .process = 0, .origin = 2, .text = "lost"};
+	fake_control.has_failure = true;
+	fake_control.failure = (struct coll_note){.kind = COLL_GOSSIP_FAIL,
+	                                          .comm = comm->id,
+	                                          .status = COLL_ERR_PEER_DEAD,
+	                                          .process = 0,
+	                                          .origin = 3,
+	                                          .text = "lost (reported by rank 2)"};
+	alarm_goes_off();
+	CHECK(heed() == COLL_ERR_PEER_DEAD && fake_core.culprit == 2, "%d", fake_core.culprit);
+}
+
+WORLD_TEST(watchdog, of_a_lost_link_its_end_names_the_other)
+{
+	fake_control.facts[fake_control.nfacts++] = (struct coll_note){
+	        .kind = COLL_GOSSIP_FAIL, .status = COLL_ERR_PEER_DEAD, .process = 0, .origin = 2, .text = "lost"};
+	alarm_goes_off();
+	CHECK(heed() == COLL_ERR_PEER_DEAD && fake_core.culprit == 2, "%d", fake_core.culprit);
+}
+
 WORLD_TEST(watchdog, an_abort_needs_no_alarm)
 {
 	snprintf(comm->abort_text, sizeof(comm->abort_text), "enough");

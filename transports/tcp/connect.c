@@ -79,6 +79,9 @@ static void attempt_failed(struct tcp_link *l, enum outcome outcome, const char 
 		l->retry_ns = now + COLL_DELAY_NS(TCP_AGAIN);
 	} else if (l->cut_off_any && now < l->cut_off_ns + l->inst->unreachable_ns) {
 		l->retry_ns = now + COLL_DELAY_NS(TCP_AGAIN);
+	} else if (l->short_ns != 0) {
+		give_up(l, COLL_ERR_SYSTEM, l->last_error);
+		return;
 	} else {
 		/* Who was silent for all that time need not be doubted for long any more. */
 		give_up(l, l->cut_off_any || !l->answered ? COLL_ERR_PEER_SILENT : COLL_ERR_PEER_DEAD, l->last_error);
@@ -132,7 +135,7 @@ static void attempt(struct tcp_link *l)
 	h->stage = HANDSHAKE_CONNECTING;
 	coll_random(h->nonce, sizeof(h->nonce));
 	h->fd = COLL_FD(socket(sa.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-	if (h->fd < 0 && errno == EMFILE && l->short_ns == 0)
+	if (h->fd < 0 && coll_errno_is_shortage(errno) && l->short_ns == 0)
 		l->short_ns = h->started_ns;
 	if (h->fd >= 0) {
 		l->short_ns = 0;

@@ -258,7 +258,7 @@ struct tcp_link {
 	unsigned round;
 	uint64_t deadline_ns;
 	uint64_t retry_ns;
-	uint64_t short_ns;   /* since when there has been no descriptor; 0: there was one */
+	uint64_t short_ns;   /* since when there has been no socket to connect with; 0: there was one */
 	bool retry_any;      /* a candidate of this round may do better later */
 	bool answered;       /* one has answered something, ever */
 	bool cut_off_any;    /* to one no connection could be made */
