@@ -215,6 +215,7 @@ static int explain_job(int pid)
 	char why[300];
 	int status = 2;
 
+	door_ask_job(&list);
 	if (answered == 0 && silent.n == 0) {
 		door_why_none(pid, why, sizeof(why));
 		fprintf(stderr, "coll-info: %s\n", why);

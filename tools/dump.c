@@ -334,6 +334,8 @@ bool dump_parse(const char *text, size_t len_bytes, struct dump_list *list, char
 				list->n--;
 				d = NULL;
 			}
+			if (begins && d)
+				d->heard = strcmp(d->reason, "heard") == 0;
 		}
 		line = newline ? newline + 1 : end;
 	}

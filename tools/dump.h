@@ -63,7 +63,9 @@ struct dump {
 	size_t npeers;
 	struct dump_note *notes;
 	size_t nnotes;
-	bool whole; /* its last line is there */
+	bool whole;    /* its last line is there */
+	bool heard;    /* what another process was told by this one, which was not asked itself */
+	char name[64]; /* of the listener that sent it; "": a file */
 };
 
 struct dump_list {

@@ -97,11 +97,11 @@ static const struct dump_note *death_of(const struct dump_list *l, uint64_t job,
 	return NULL;
 }
 
-/* "is stopped: ..."; NULL: it answered. */
-static const char *why_silent(const struct door_silent *s, int pid)
+/* "is stopped: ..."; NULL: it answered. pid 0: not known. */
+static const char *why_silent(const struct door_silent *s, int pid, int process)
 {
 	for (int i = 0; i < s->n; i++)
-		if (s->who[i].pid == pid)
+		if (pid ? s->who[i].pid == pid : s->who[i].process == process)
 			return s->who[i].why;
 	return NULL;
 }
@@ -270,25 +270,54 @@ static int end_of_chain(const struct dump_list *l, uint64_t job, int process, bo
 	return lowest;
 }
 
-/* Two ranks that call different things under one number: says so. */
+/* The calls that two dumps are held up in have one number. */
+static bool same_number(const struct dump *x, const struct dump *y)
+{
+	const struct dump_op *a = stuck_op(x), *b = stuck_op(y);
+
+	return a && b && x->job == y->job && a->comm == b->comm && a->sequence == b->sequence && !dump_is_message(a) &&
+	       !dump_is_message(b);
+}
+
+static bool same_call(const struct dump *x, const struct dump *y)
+{
+	return same_number(x, y) && strcmp(stuck_op(x)->signature, stuck_op(y)->signature) == 0;
+}
+
+static size_t how_many_call(const struct dump_list *l, const struct dump *d)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < l->n; i++)
+		n += same_call(&l->dumps[i], d);
+	return n;
+}
+
+/* Two ranks that call different things under one number: says so. The call that the fewest make comes first. */
 static bool add_difference(struct coll_text *t, const struct dump_list *l)
 {
-	for (size_t i = 0; i < l->n; i++)
-		for (size_t k = 0; k < i; k++) {
-			const struct dump_op *a = stuck_op(&l->dumps[i]), *b = stuck_op(&l->dumps[k]);
+	const struct dump *odd = NULL, *usual = NULL;
 
-			if (!a || !b || l->dumps[i].job != l->dumps[k].job || a->comm != b->comm ||
-			    a->sequence != b->sequence || strcmp(a->signature, b->signature) == 0 ||
-			    dump_is_message(a) || dump_is_message(b))
-				continue;
-			coll_text_add(t, "verdict: calls differ: rank %d calls ", l->dumps[k].process);
-			add_op(t, &l->dumps[k], b);
-			coll_text_add(t, ", rank %d calls ", l->dumps[i].process);
-			add_op(t, &l->dumps[i], a);
-			coll_text_add(t, "\n");
-			return true;
+	for (size_t i = 0; i < l->n; i++)
+		for (size_t k = 0; k < l->n; k++) {
+			const struct dump *a = &l->dumps[i], *b = &l->dumps[k];
+
+			if (same_number(a, b) && !same_call(a, b) &&
+			    (!odd || how_many_call(l, a) < how_many_call(l, odd) ||
+			     (how_many_call(l, a) == how_many_call(l, odd) &&
+			      how_many_call(l, b) > how_many_call(l, usual)))) {
+				odd = a;
+				usual = b;
+			}
 		}
-	return false;
+	if (!odd)
+		return false;
+	coll_text_add(t, "verdict: calls differ: rank %d calls ", odd->process);
+	add_op(t, odd, stuck_op(odd));
+	coll_text_add(t, ", rank %d calls ", usual->process);
+	add_op(t, usual, stuck_op(usual));
+	coll_text_add(t, "\n");
+	return true;
 }
 
 /* "ranks 0,1,3": those whose waiting ends at the culprit. Returns how many; *longest is
@@ -381,7 +410,7 @@ static bool add_state(struct coll_text *t, const struct dump_list *l, const stru
 {
 	const struct dump_peer *p = heard_of(l, job, culprit);
 	const struct dump_note *dead = death_of(l, job, culprit);
-	const char *why = !find_dump(l, job, culprit) && p ? why_silent(silent, p->pid) : NULL;
+	const char *why = find_dump(l, job, culprit) ? NULL : why_silent(silent, p ? p->pid : 0, culprit);
 
 	if (dead)
 		coll_text_add(t, " is dead or unreachable (%s)", dead->text);
@@ -434,6 +463,40 @@ static void add_verdict(struct coll_text *t, const struct dump_list *l, const st
 	coll_text_add(t, "\n");
 }
 
+/* No call is held up: a failure or a death has ended them, or none has been made. */
+static bool add_end(struct coll_text *t, const struct dump_list *l, const struct door_silent *silent)
+{
+	for (int deaths = 1; deaths >= 0; deaths--)
+		for (size_t i = 0; i < l->n; i++)
+			for (size_t k = 0; k < l->dumps[i].nnotes; k++) {
+				const struct dump_note *n = &l->dumps[i].notes[k];
+
+				if ((strcmp(n->about, "death") == 0) != deaths ||
+				    (!deaths && !dump_find_comm(&l->dumps[i], n->comm)))
+					continue;
+				coll_text_add(t, "verdict: ");
+				if (deaths) {
+					add_rank(t, l, l->dumps[i].job, n->process);
+					coll_text_add(t, " is dead or unreachable: ");
+				}
+				coll_text_add(t, "%s%s\n", n->text,
+				              deaths ? "" : "; no call has been in progress since");
+				return true;
+			}
+	if (l->n == 0 && silent->n > 0 && strncmp(silent->who[0].why, "is stopped", 10) == 0) {
+		coll_text_add(
+		        t, "verdict: rank %d (pid %d) %s; no other rank is here: ask on another host of the job too\n",
+		        silent->who[0].process, silent->who[0].pid, silent->who[0].why);
+		return true;
+	}
+	if (l->n == 0)
+		coll_text_add(t, "verdict: no rank has answered\n");
+	else
+		coll_text_add(t, "verdict: no rank is held up: no call has been in progress for %.1f s\n",
+		              (double)STALL_NS * 1e-9);
+	return false;
+}
+
 static int by_rank(const void *a, const void *b)
 {
 	const struct dump *x = a, *y = b;
@@ -448,9 +511,11 @@ bool hang_explain(struct dump_list *l, const struct door_silent *silent, struct 
 	if (l->n) /* else there is no table */
 		qsort(l->dumps, l->n, sizeof(*l->dumps), by_rank);
 	for (size_t i = 0; i < l->n; i++)
-		add_line(t, l, &l->dumps[i]);
+		if (!l->dumps[i].heard)
+			add_line(t, l, &l->dumps[i]);
 	for (int i = 0; i < silent->n; i++)
-		coll_text_add(t, "process %d %s\n", silent->who[i].pid, silent->who[i].why);
+		coll_text_add(t, "rank %d (pid %d) %s\n", silent->who[i].process, silent->who[i].pid,
+		              silent->who[i].why);
 	if (add_difference(t, l))
 		return true;
 	for (size_t i = 0; i < l->n; i++) {
@@ -471,10 +536,5 @@ bool hang_explain(struct dump_list *l, const struct door_silent *silent, struct 
 		else if (!told)
 			add_verdict(t, l, silent, d->job, end);
 	}
-	if (l->n == 0)
-		coll_text_add(t, "verdict: no rank has answered\n");
-	else if (!stuck)
-		coll_text_add(t, "verdict: no rank is held up: no call has been in progress for %.1f s\n",
-		              (double)STALL_NS * 1e-9);
-	return stuck;
+	return stuck || add_end(t, l, silent);
 }

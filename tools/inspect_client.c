@@ -17,7 +17,7 @@
 
 #include "base/clock.h"
 
-enum { ANSWER_MS = 2000, ANSWER_BYTES_MAX = 64 << 20 };
+enum { ANSWER_MS = 2000, JOB_MS = 5000, ANSWER_BYTES_MAX = 64 << 20 };
 
 /* ---- Families ---- */
 
@@ -84,14 +84,14 @@ static bool is_listener(int fd, int pid)
 }
 
 /* Send the request and read to the end; false: no whole answer in time. */
-static bool ask(const char *name, int pid, const char *request, struct dump_list *list)
+static bool ask(const char *name, int pid, const char *request, struct dump_list *list, int ms)
 {
-	const uint64_t deadline = coll_clock_ns() + (uint64_t)ANSWER_MS * 1000000;
+	const uint64_t deadline = coll_clock_ns() + (uint64_t)ms * 1000000;
 	struct sockaddr_un a = {.sun_family = AF_UNIX};
 	const size_t len = strlen(name);
 	const struct timeval limit = {.tv_sec = ANSWER_MS / 1000};
 	const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	size_t used = 0, cap = 1 << 18;
+	size_t used = 0, cap = 1 << 18, before = list->n;
 	char *text = malloc(cap), line[16], why[128];
 	bool ended = false;
 
@@ -128,13 +128,15 @@ static bool ask(const char *name, int pid, const char *request, struct dump_list
 	if (fd >= 0)
 		close(fd);
 	ended = used > 0 && dump_parse(text, used, list, why, sizeof(why));
+	for (; before < list->n; before++)
+		snprintf(list->dumps[before].name, sizeof(list->dumps[0].name), "%s", name);
 	free(text);
 	return ended;
 }
 
 /* Next listener of the table; false: none left. An accepted connection has the
  * same name, but does not listen (flags 00010000). */
-static bool next_door(FILE *f, char *name, size_t len_bytes, int *pid)
+static bool next_door(FILE *f, char *name, size_t len_bytes, int *pid, int *rank)
 {
 	char line[512], end;
 	int k;
@@ -142,8 +144,8 @@ static bool next_door(FILE *f, char *name, size_t len_bytes, int *pid)
 	while (fgets(line, sizeof(line), f)) {
 		char *at = strstr(line, " @libcoll.");
 
-		if (!at || !strstr(line, " 00010000 ") || sscanf(at, " @libcoll.%d.%d%c", pid, &k, &end) != 3 ||
-		    end != '\n')
+		if (!at || !strstr(line, " 00010000 ") ||
+		    sscanf(at, " @libcoll.%d.%d.%d%c", pid, &k, rank, &end) != 4 || end != '\n')
 			continue;
 		at[strcspn(at, "\n")] = 0;
 		snprintf(name, len_bytes, "%s", at + 2);
@@ -176,12 +178,12 @@ static int ask_others(int pid, const int *pids, int n, const char *request, stru
 	struct dump_list others = {0};
 	FILE *f = fopen("/proc/net/unix", "re");
 	char name[64];
-	int of, answered = 0;
+	int of, rank, answered = 0;
 	bool more = true;
 
-	while (f && next_door(f, name, sizeof(name), &of))
+	while (f && next_door(f, name, sizeof(name), &of, &rank))
 		if (!holds(pids, n, of))
-			ask(name, of, request, &others);
+			ask(name, of, request, &others, ANSWER_MS);
 	if (f)
 		fclose(f);
 	while (more) {
@@ -224,13 +226,14 @@ static void status_word(int pid, const char *field, char *word, size_t len_bytes
 		fclose(f);
 }
 
-static void fall_silent(struct door_silent *silent, int pid)
+static void fall_silent(struct door_silent *silent, int pid, int rank)
 {
 	char state[16], user[32], *why = silent->who[silent->n].why;
 	const size_t cap = sizeof(silent->who[0].why);
 
 	status_word(pid, "State:", state, sizeof(state));
 	status_word(pid, "Uid:", user, sizeof(user));
+	silent->who[silent->n].process = rank;
 	silent->who[silent->n++].pid = pid;
 	if (state[0] == 'T' || state[0] == 't')
 		snprintf(why, cap, "is stopped, by a signal (kill -CONT %d continues it) or by a debugger", pid);
@@ -249,17 +252,17 @@ int door_ask_family(int pid, const char *request, struct dump_list *list, struct
 	FILE *f = fopen("/proc/net/unix", "re");
 	bool is_rank = false;
 	char name[64];
-	int answered = 0, of;
+	int answered = 0, of, rank;
 
 	silent->n = 0;
-	while (f && next_door(f, name, sizeof(name), &of)) {
+	while (f && next_door(f, name, sizeof(name), &of, &rank)) {
 		if (!holds(pids, n, of))
 			continue;
 		is_rank |= of == pid;
-		if (ask(name, of, request, list))
+		if (ask(name, of, request, list, ANSWER_MS))
 			answered++;
 		else if (silent->n < DOOR_SILENT_MAX)
-			fall_silent(silent, of);
+			fall_silent(silent, of, rank);
 	}
 	if (f)
 		fclose(f);
@@ -267,6 +270,49 @@ int door_ask_family(int pid, const char *request, struct dump_list *list, struct
 		answered += ask_others(pid, pids, n, request, list);
 	free(pids);
 	return answered;
+}
+
+static struct dump *dump_of(struct dump_list *list, uint64_t job, int process)
+{
+	for (size_t i = 0; i < list->n; i++)
+		if (list->dumps[i].job == job && list->dumps[i].process == process)
+			return &list->dumps[i];
+	return NULL;
+}
+
+/* The new dump of the one that was asked has what it has heard since. */
+static void take_in(struct dump_list *list, struct dump_list *told)
+{
+	for (size_t i = 0; i < told->n; i++) {
+		struct dump *known = dump_of(list, told->dumps[i].job, told->dumps[i].process), had;
+		struct dump_list one = {.dumps = &told->dumps[i], .n = 1};
+
+		if (!known && dump_list_append(list, &one))
+			told->dumps[i--] = told->dumps[--told->n];
+		else if (known && !told->dumps[i].heard) {
+			had = *known;
+			*known = told->dumps[i];
+			told->dumps[i] = had;
+		}
+	}
+	dump_list_free(told);
+}
+
+void door_ask_job(struct dump_list *list)
+{
+	const size_t n = list->n;
+
+	for (size_t i = 0; i < n; i++) {
+		const struct dump d = list->dumps[i];
+		struct dump_list told = {0};
+		size_t of_job = 0;
+
+		for (size_t k = 0; k < list->n; k++)
+			of_job += list->dumps[k].job == d.job;
+		if (of_job < (size_t)d.processes && !same_job(list, i, d.job) &&
+		    ask(d.name, d.pid, "job", &told, JOB_MS))
+			take_in(list, &told);
+	}
 }
 
 void door_why_none(int pid, char *why, size_t why_bytes)

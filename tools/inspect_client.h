@@ -12,8 +12,8 @@ enum { DOOR_FAMILY_MAX = 4096, DOOR_SILENT_MAX = 256 };
 /* Processes whose listener exists but does not answer. */
 struct door_silent {
 	struct {
-		int pid;
-		char why[120]; /* "is stopped: ..." */
+		int pid, process; /* its rank in the job */
+		char why[120];    /* "is stopped: ..." */
 	} who[DOOR_SILENT_MAX];
 	int n;
 };
@@ -22,6 +22,10 @@ struct door_silent {
  * itself, of the other ranks of its job on this host: "state" (newest operations)
  * or "dump" (all that is recorded). Returns how many contexts answered. */
 int door_ask_family(int pid, const char *request, struct dump_list *list, struct door_silent *silent);
+
+/* The rest of each job in the list, as one of its processes is told by them (src/inspect/job_state.h): dumps that are
+ * `heard`. */
+void door_ask_job(struct dump_list *list);
 
 /* A sentence on why a process has no listener. */
 void door_why_none(int pid, char *why, size_t why_bytes);

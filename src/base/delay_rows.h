@@ -101,6 +101,8 @@ ROW(SLEEP_TURN, 1, PACE, "longest sleep of a thread that drives for others")
 ROW(TAKE_OVER, 1, PACE, "longest time that the progress thread leaves a new call to its caller")
 ROW(THREAD_NAP, 50, PACE, "longest sleep of the progress thread; deadlines have 250 ms and more")
 ROW(INSPECT_CLIENT, 5000, STRANGER, "for a client of the inspector to ask and to read")
+ROW(JOB_STATE_ANSWER, 900, STRANGER, "for a process to tell an inspector what holds it up")
+ROW(JOB_STATE, 2500, STRANGER, "for all of them: of the largest jobs some are not asked")
 ROW(INSPECT_LISTEN_AGAIN, 1000, PACE, "without a descriptor for such a client")
 ROW(ZERO_COPY_UNIT, 20, RETURN, "failure: for a peer to finish the unit it copies, before pages are taken back")
 

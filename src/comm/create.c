@@ -51,7 +51,7 @@
 #include "select/frame.h"
 #include "select/intra.h"
 #include "watch/alarm.h"
-#include "watch/mismatch.h"
+#include "watch/held_up.h"
 #include "watch/pair_counts.h"
 #include "watch/watchdog.h"
 
@@ -357,7 +357,7 @@ static const struct coll_context_hooks hooks = {
         .end = coll_comm_end_context,
         .progress_closing = coll_comm_progress_closing,
         .failed = coll_dump_failure,
-        .answer = coll_mismatch_answer,
+        .answer = coll_held_up_answer,
         .alert = coll_comm_alert,
         .needs = coll_comm_needs_note,
 };

@@ -82,19 +82,20 @@ static uint64_t when(const struct reading *r, uint64_t ticks)
 
 /* ---- Lines ---- */
 
-static void add_context(const struct reading *r, enum coll_dump_reason reason, const char *error, struct coll_text *t)
+void coll_dump_add_context(const struct coll_context *c, enum coll_dump_reason reason, int process,
+                           const struct coll_moment *now, const char *error, struct coll_text *t)
 {
-	static const char *const reasons[] = {"failure", "signal", "asked"};
-	const struct coll_context *c = r->ctx;
+	static const char *const reasons[] = {"failure", "signal", "asked", "heard"};
+	const struct coll_peer_info *info = process == c->rank ? &c->info : &c->peer_infos[process];
 
 	coll_text_add(t,
 	              "{\"type\":\"context\",\"format\":%d,\"library\":\"%d.%d.%d\",\"reason\":\"%s\",\"process\":%d,"
 	              "\"processes\":%d,\"pid\":%d,\"host\":",
-	              FORMAT, COLL_VERSION_MAJOR, COLL_VERSION_MINOR, COLL_VERSION_PATCH, reasons[reason], c->rank,
-	              c->size, (int)getpid());
-	coll_text_add_json(t, c->info.host_name);
+	              FORMAT, COLL_VERSION_MAJOR, COLL_VERSION_MINOR, COLL_VERSION_PATCH, reasons[reason], process,
+	              c->size, info->process);
+	coll_text_add_json(t, info->host_name);
 	coll_text_add(t, ",\"job\":\"%016" PRIx64 "\",\"now_ns\":%" PRIu64 ",\"born_ns\":%" PRIu64 ",\"error\":",
-	              c->peer_infos ? c->peer_infos[0].id.word[0] ^ c->peer_infos[0].id.word[1] : 0, r->now.real_ns,
+	              c->peer_infos ? c->peer_infos[0].id.word[0] ^ c->peer_infos[0].id.word[1] : 0, now->real_ns,
 	              c->birth.real_ns);
 	coll_text_add_json(t, error);
 	coll_text_add(t, "}\n");
@@ -125,7 +126,7 @@ static void add_comms(const struct reading *r, struct coll_text *t)
 	}
 }
 
-static void add_op(const struct reading *r, const struct coll_op_record *o, struct coll_text *t)
+void coll_dump_add_call(const struct coll_op_record *o, struct coll_text *t)
 {
 	static const char *const states[] = {"queued", "running", "ended"};
 	const char *kind = coll_record_kind_name(o->kind);
@@ -150,6 +151,11 @@ static void add_op(const struct reading *r, const struct coll_op_record *o, stru
 		coll_text_add(t, ",\"tag\":%d", (int32_t)o->signature);
 	coll_text_add(t, ",\"signature\":\"%08x\",\"stream\":%d,\"state\":\"%s\"", tag ? 0 : o->signature,
 	              o->in_stream ? (int)o->stream : -1, states[o->state]);
+}
+
+static void add_op(const struct reading *r, const struct coll_op_record *o, struct coll_text *t)
+{
+	coll_dump_add_call(o, t);
 	coll_text_add(t, ",\"queued_ns\":%" PRIu64, when(r, o->begun));
 	if (o->started)
 		coll_text_add(t, ",\"begin_ns\":%" PRIu64, when(r, o->started));
@@ -231,7 +237,7 @@ void coll_dump_build(struct coll_context *ctx, enum coll_dump_reason reason, con
 
 	if (!take(&r, operations, &comms) || comms.failed)
 		t->failed = true;
-	add_context(&r, reason, error, t);
+	coll_dump_add_context(ctx, reason, ctx->rank, &r.now, error, t);
 	coll_text_add(t, "%s", comms.p ? comms.p : "");
 	for (size_t i = 0; i < r.n; i++)
 		add_op(&r, &r.ops[i], t);

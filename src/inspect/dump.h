@@ -9,13 +9,19 @@
 #include "base/text.h"
 #include "context/context.h"
 
-enum coll_dump_reason { COLL_DUMP_FAILURE, COLL_DUMP_SIGNALLED, COLL_DUMP_ASKED };
+/* HEARD: of another process, as it has told this one (job_state.h). */
+enum coll_dump_reason { COLL_DUMP_FAILURE, COLL_DUMP_SIGNALLED, COLL_DUMP_ASKED, COLL_DUMP_HEARD };
 
 /* Append the context's dump. Newest operations only: at most `operations`, and all that
  * have not ended. error: the failure's text or "". Any thread; takes the lock of the
  * context's communicators and the control plane's, neither for long. */
 void coll_dump_build(struct coll_context *ctx, enum coll_dump_reason reason, const char *error, size_t operations,
                      struct coll_text *t);
+
+/* Its first line, of a process of the job; and the line of an operation without its times and its end. */
+void coll_dump_add_context(const struct coll_context *c, enum coll_dump_reason reason, int process,
+                           const struct coll_moment *now, const char *error, struct coll_text *t);
+void coll_dump_add_call(const struct coll_op_record *o, struct coll_text *t);
 
 /* Build one and put it where COLL_DUMP_FILE says (appended, in one piece); without that
  * setting, log the last few operations. */

@@ -21,6 +21,7 @@
 #include "context/service.h"
 #include "inspect/dump.h"
 #include "inspect/dump_signal.h"
+#include "inspect/job_state.h"
 
 enum { CLIENTS = 4, ACCEPTS_PER_CALL = 8, CONTEXTS = 1024, STATE_OPERATIONS = 16 };
 
@@ -31,6 +32,7 @@ struct client {
 	size_t got;
 	struct coll_text answer; /* empty until asked */
 	size_t sent;
+	struct coll_job_state job; /* begun: the answer waits for it */
 };
 
 struct coll_inspector {
@@ -47,6 +49,7 @@ static void dismiss(struct client *c)
 	coll_fd_close(c->fd);
 	c->fd = -1;
 	c->got = c->sent = 0;
+	coll_job_state_end(&c->job);
 	coll_text_free(&c->answer);
 }
 
@@ -76,12 +79,31 @@ static void send_some(struct coll_inspector *in, struct client *c)
 	dismiss(c);
 }
 
+/* The dump is made last, so that it has which of the others do not answer. */
+static void go_on(struct coll_inspector *in, struct client *c)
+{
+	if (!coll_job_state_step(&c->job, in->ctx))
+		return;
+	coll_dump_build(in->ctx, COLL_DUMP_ASKED, "", STATE_OPERATIONS, &c->answer);
+	coll_text_add(&c->answer, "%s", c->job.heard.p ? c->job.heard.p : "");
+	coll_job_state_end(&c->job);
+	if (c->answer.failed)
+		dismiss(c);
+	else
+		send_some(in, c);
+}
+
 static void serve(struct coll_inspector *in, struct client *c)
 {
 	ssize_t n;
 
 	if (c->answer.len_bytes > 0) {
 		send_some(in, c);
+		return;
+	}
+	if (c->job.begun_ns) {
+		if (recv(c->fd, c->request, sizeof(c->request), MSG_DONTWAIT) == 0)
+			dismiss(c);
 		return;
 	}
 	n = recv(c->fd, c->request + c->got, sizeof(c->request) - 1 - c->got, MSG_DONTWAIT);
@@ -95,6 +117,11 @@ static void serve(struct coll_inspector *in, struct client *c)
 		coll_dump_build(in->ctx, COLL_DUMP_ASKED, "", STATE_OPERATIONS, &c->answer);
 	else if (strcmp(c->request, "dump\n") == 0)
 		coll_dump_build(in->ctx, COLL_DUMP_ASKED, "", COLL_RECORDER_SHOWN, &c->answer);
+	else if (strcmp(c->request, "job\n") == 0 && in->ctx->control) {
+		coll_job_state_begin(&c->job);
+		go_on(in, c);
+		return;
+	}
 	if (c->answer.failed || c->answer.len_bytes == 0)
 		dismiss(c);
 	else
@@ -111,7 +138,7 @@ static struct client *place(struct coll_inspector *in)
 
 		if (c->fd < 0)
 			return c;
-		if (c->answer.len_bytes == 0 && (!best || c->since_ns < best->since_ns))
+		if (c->answer.len_bytes == 0 && !c->job.begun_ns && (!best || c->since_ns < best->since_ns))
 			best = c;
 	}
 	if (best)
@@ -180,6 +207,9 @@ static void service(void *arg, bool ready)
 	    watch(in, in->listener, EPOLLIN, &in->listener))
 		in->shut_ns = 0;
 	for (int i = 0; i < CLIENTS; i++)
+		if (in->clients[i].fd >= 0 && in->clients[i].job.begun_ns)
+			go_on(in, &in->clients[i]);
+	for (int i = 0; i < CLIENTS; i++)
 		if (in->clients[i].fd >= 0 && coll_clock_ns() - in->clients[i].since_ns > COLL_DELAY_NS(INSPECT_CLIENT))
 			dismiss(&in->clients[i]);
 }
@@ -196,14 +226,15 @@ const struct coll_service_client *coll_inspector_client(const struct coll_inspec
 
 /* ---- Life ---- */
 
-static int open_listener(void)
+static int open_listener(int rank)
 {
 	const int fd = COLL_FD(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
 
-	/* Names of contexts that are gone are free again. */
+	/* Names of contexts that are gone are free again. The rank is for those who find that it does not answer. */
 	for (int k = 0; fd >= 0 && k < CONTEXTS; k++) {
 		struct sockaddr_un a = {.sun_family = AF_UNIX};
-		const int n = snprintf(a.sun_path + 1, sizeof(a.sun_path) - 1, COLL_INSPECTOR_NAME, (int)getpid(), k);
+		const int n =
+		        snprintf(a.sun_path + 1, sizeof(a.sun_path) - 1, COLL_INSPECTOR_NAME, (int)getpid(), k, rank);
 
 		if (bind(fd, (struct sockaddr *)&a,
 		         (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n)) == 0) {
@@ -247,7 +278,7 @@ struct coll_inspector *coll_inspector_open(struct coll_context *ctx)
 	for (int i = 0; i < CLIENTS; i++)
 		in->clients[i].fd = -1;
 	in->epoll = COLL_FD(epoll_create1(EPOLL_CLOEXEC));
-	in->listener = open_listener();
+	in->listener = open_listener(ctx->rank);
 	if (in->listener >= 0)
 		watch(in, in->listener, EPOLLIN, &in->listener);
 	else

@@ -3,8 +3,9 @@
  * abstract Unix socket named by the process id) and the signal of COLL_DUMP_SIGNAL. The
  * service thread serves both, never a thread that moves data.
  *
- * The listener: a client of the same user, or root, connects, sends "state" or "dump" and a
- * newline, and reads a dump (dump.h) to the end of the stream. A client that sends nothing
+ * The listener: a client of the same user, or root, connects, sends "state", "dump" or "job" and a
+ * newline, and reads a dump (dump.h) to the end of the stream, for "job" also what the other processes answer
+ * (job_state.h). A client that sends nothing
  * holds one of a few places for a few seconds, or until another client needs it.
  * A dump is built when it is requested, and the inspector never waits for a client.
  */
@@ -15,8 +16,8 @@
 
 struct coll_inspector;
 
-/* "\0libcoll.PID.K" with K = 0, 1, ... for the contexts of a process. */
-#define COLL_INSPECTOR_NAME "libcoll.%d.%d"
+/* "\0libcoll.PID.K.RANK" with K = 0, 1, ... for the contexts of a process. */
+#define COLL_INSPECTOR_NAME "libcoll.%d.%d.%d"
 
 /* Never fails: the job also runs without a listener or a signal. NULL: neither. */
 struct coll_inspector *coll_inspector_open(struct coll_context *ctx);

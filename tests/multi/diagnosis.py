@@ -14,6 +14,7 @@ import tempfile
 import time
 
 import job as jobs
+from wires import Wires, missing
 
 GUIDE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../docs/guide/diagnosis.md")
 
@@ -200,6 +201,39 @@ def stopped():
     finally:
         os.kill(s.pids[2], signal.SIGCONT)
     want(faults, s.end() == 0, "the job did not end well: " + open(s.err_path).read())
+    return faults
+
+
+def elsewhere():
+    """Two hosts: the verdict is that of the job on both, though each sees its own processes only."""
+    faults = []
+    wire = Wires("10.77")
+    assert wire.good, "the namespaces could not be made"
+    with tempfile.TemporaryDirectory() as d:
+        env = {**{k: v for k, v in os.environ.items() if not k.startswith("COLL_")}, "COLL_SIZE": "3",
+               "COLL_ROOT": f"{wire.address(0, 0)}:7777", "COLL_JOB_KEY": "5" * 32}
+        ranks = [subprocess.Popen(["ip", "netns", "exec", wire.names[r == 2], f"{BUILD}/tests/stalls", "sleep", d + "/stop"],
+                                  env={**env, "COLL_RANK": str(r)}, stdout=subprocess.DEVNULL) for r in range(3)]
+
+        def asked(side, rank, pattern):
+            r = [None]
+
+            def look():
+                r[0] = run("ip", "netns", "exec", wire.names[side], COLL_INFO, "--pid", str(ranks[rank].pid))
+                return r[0].returncode == 1 and re.search(pattern, r[0].stdout, re.M)
+
+            want(faults, jobs.until(look, 20), f"asked on host {side}: {r[0].returncode} {r[0].stdout} {r[0].stderr}")
+
+        name = rf"^verdict: rank 2 \(pid {ranks[2].pid}[^)]*\) "
+        for side, rank in ((0, 1), (1, 2)):
+            asked(side, rank, name + r"has not entered all_reduce\(.*\) number 4 that ranks 0,1 wait in for ")
+        os.kill(ranks[2].pid, signal.SIGSTOP)
+        asked(0, 0, name + "does not answer")
+        asked(1, 2, name + r"is stopped, .*; no other rank is here: ask on another host")
+        os.kill(ranks[2].pid, signal.SIGCONT)
+        open(d + "/stop", "w").close()
+        want(faults, [p.wait(30) for p in ranks] == [0, 0, 0], "the job did not end well")
+    wire.close()
     return faults
 
 
@@ -473,7 +507,7 @@ def doors():
     faults = []
     s = Stall("sleep", 2, "shm")
     s.running()
-    name = f"\0libcoll.{s.pids[0]}.0"
+    name = f"\0libcoll.{s.pids[0]}.0.0"
     silent = []
     for _ in range(50):
         c = socket.socket(socket.AF_UNIX)
@@ -584,7 +618,7 @@ def main():
     for transport in ("shm", "tcp"):
         for case in (sleeper, chain, streams, tagged, signalled, failure):
             report.case(f"{case.__name__} {transport}", case(transport))
-    for case in (stopped, halves, doors, nobody, documented, foreign, clocks):
+    for case in (stopped, halves, doors, nobody, documented, foreign, clocks) + ((elsewhere,) if not missing() else ()):
         report.case(case.__name__, case())
     return report.close()
 
