@@ -7,7 +7,10 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
+
+#include "base/thread.h"
 
 static _Thread_local struct {
 	const char *call;
@@ -58,10 +61,24 @@ struct coll_errno_text coll_errno_text(int error)
 	return t;
 }
 
+/* The C library says EAGAIN for a stack that cannot be mapped, too. */
+static bool lacks_stack(void)
+{
+	void *stack = mmap(NULL, COLL_THREAD_STACK_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	if (stack == MAP_FAILED)
+		return true;
+	munmap(stack, COLL_THREAD_STACK_BYTES);
+	return false;
+}
+
 struct coll_errno_text coll_errno_thread(int error)
 {
-	struct coll_errno_text t = coll_errno_text(error);
+	struct coll_errno_text t;
 
+	if (error == EAGAIN && lacks_stack())
+		return coll_errno_text(ENOMEM);
+	t = coll_errno_text(error);
 	if (error == EAGAIN && !say_limit(&t, RLIMIT_NPROC, "RLIMIT_NPROC", 1, "-u"))
 		say(&t, "limit of processes (pids) of the container");
 	return t;

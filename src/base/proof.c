@@ -5,10 +5,11 @@
 
 #include <assert.h>
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
+#include <unistd.h>
 
+#include "base/clock.h"
 #include "base/siphash.h"
 
 uint64_t coll_proof(const uint64_t key[2], const struct coll_proof_part *part, size_t parts)
@@ -24,16 +25,35 @@ uint64_t coll_proof(const uint64_t key[2], const struct coll_proof_part *part, s
 	return coll_siphash24(key, text, n);
 }
 
-void coll_random(void *buf, size_t len_bytes)
+/* Differs from call to call and from thread to thread, and may be foreseen. */
+static void fill_with_time(unsigned char *p, size_t len_bytes)
+{
+	uint64_t seed[4] = {0, (uint64_t)getpid(), (uint64_t)(uintptr_t)seed, 0};
+
+	for (size_t n; len_bytes > 0; p += n, len_bytes -= n) {
+		uint64_t word;
+
+		seed[0] = coll_clock_ns();
+		seed[3]++;
+		word = coll_siphash24(seed, seed, sizeof(seed));
+		n = len_bytes < sizeof(word) ? len_bytes : sizeof(word);
+		memcpy(p, &word, n);
+	}
+}
+
+bool coll_random(void *buf, size_t len_bytes)
 {
 	unsigned char *p = buf;
 
 	while (len_bytes > 0) {
 		const ssize_t n = getrandom(p, len_bytes, 0);
 
-		if (n < 0 && errno != EINTR)
-			abort(); /* no kernel that this library runs on lacks it */
+		if (n < 0 && errno != EINTR) {
+			fill_with_time(p, len_bytes);
+			return false;
+		}
 		if (n > 0)
 			p += n, len_bytes -= (size_t)n;
 	}
+	return true;
 }

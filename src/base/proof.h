@@ -6,6 +6,7 @@
 #ifndef COLL_BASE_PROOF_H
 #define COLL_BASE_PROOF_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -28,7 +29,8 @@ uint64_t coll_proof(const uint64_t key[2], const struct coll_proof_part *part, s
 	coll_proof(key, (const struct coll_proof_part[]){__VA_ARGS__}, \
 	           sizeof((const struct coll_proof_part[]){__VA_ARGS__}) / sizeof(struct coll_proof_part))
 
-/* Bytes that nobody can foresee, for keys and nonces. */
-void coll_random(void *buf, size_t len_bytes);
+/* Bytes that nobody can foresee, for keys and nonces. False: the kernel refuses them, errno says why, and they only
+ * differ from call to call: good enough for a nonce of a connection, not for a key. */
+bool coll_random(void *buf, size_t len_bytes);
 
 #endif

@@ -4,7 +4,15 @@
  */
 #include "base/proof.h"
 
+#include <errno.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <stddef.h>
 #include <string.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "base/siphash.h"
 #include "tests/plain.h"
@@ -53,4 +61,34 @@ TEST(proof, random_bytes_differ)
 	coll_random(b, sizeof(b));
 	CHECK(memcmp(a, b, sizeof(a)) != 0 && memcmp(a, a + 300, 300) != 0);
 	CHECK(memcmp(a + 584, (unsigned char[16]){0}, 16) != 0, "up to the end");
+}
+
+/* In a child: the filter stays. 2: no filter is allowed here. */
+static int without_getrandom(void)
+{
+	struct sock_filter filter[] = {
+	        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+	        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, __NR_getrandom, 0, 1),
+	        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+	        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+	};
+	struct sock_fprog program = {.len = sizeof(filter) / sizeof(*filter), .filter = filter};
+	unsigned char a[21] = {0}, b[21] = {0};
+
+	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) != 0)
+		return 2;
+	if (coll_random(a, sizeof(a)) || errno != EPERM || coll_random(b, sizeof(b)))
+		return 1;
+	return memcmp(a, b, 8) == 0 || memcmp(a, a + 8, 8) == 0 || memcmp(a + 16, (unsigned char[5]){0}, 5) == 0;
+}
+
+TEST(proof, a_kernel_without_random_bytes_is_no_abort)
+{
+	const pid_t child = fork();
+	int status = -1;
+
+	if (child == 0)
+		_exit(without_getrandom());
+	CHECK(waitpid(child, &status, 0) == child);
+	CHECK(WIFEXITED(status) && WEXITSTATUS(status) != 1, "%#x", (unsigned)status);
 }

@@ -84,7 +84,9 @@ static coll_status make(const struct coll_settings *settings, coll_unique_id *id
 	if (st != COLL_OK)
 		return st;
 	memcpy(p.magic, id_magic, sizeof(id_magic));
-	coll_random(p.key, sizeof(p.key));
+	if (!coll_random(p.key, sizeof(p.key)))
+		return coll_error_set(err, COLL_ERR_SYSTEM, "no random bytes for the key of the job: getrandom: %s",
+		                      coll_errno_text(errno).text);
 	unix_name(p.key, name, sizeof(name));
 	listener[0] = coll_listen_unix(name, &a);
 	listener[1] = coll_listen_range(NULL, first, last, &port);

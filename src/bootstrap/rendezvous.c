@@ -131,12 +131,15 @@ static void accept_some(struct rendezvous *r, int listener)
 			return; /* all have proved themselves: they will be done soon */
 		fd = COLL_FD(accept4(listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC));
 		if (fd < 0 && (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM)) {
+			r->lacking = errno;
 			if (!evict(r))
 				r->accept_again_ns = coll_clock_ns() + COLL_DELAY_NS(RENDEZVOUS_LISTEN_AGAIN);
 			return;
 		}
 		if (fd < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
 			return;
+		if (fd >= 0)
+			r->lacking = 0;
 		if (fd >= 0 && other_user(fd))
 			coll_fd_close(fd);
 		else if (fd >= 0) {

@@ -12,6 +12,7 @@
 
 #include "base/clock.h"
 #include "base/delay.h"
+#include "base/errno_text.h"
 #include "base/interrupt.h"
 #include "bootstrap/id_host.h"
 #include "bootstrap/rendezvous.h"
@@ -339,6 +340,22 @@ static uint64_t verdict_ns(const struct root *o)
 	return o->how.deadline_ns - (tenth < most ? tenth : most);
 }
 
+static void out_of_time(struct root *o)
+{
+	const struct coll_rendezvous_point *how = &o->how;
+	char text[400], root[32];
+	const int who = missing_text(o, text, sizeof(text)), lacking = o->rendezvous.lacking;
+
+	if (lacking && o->here < how->size)
+		rendezvous_fail(&o->rendezvous, COLL_ERR_SYSTEM, how->rank,
+		                "[COLL-4104] %s cannot accept other ranks: %s; %s", rank_name(root, how->rank),
+		                coll_errno_text(lacking).text, text);
+	else
+		rendezvous_fail(&o->rendezvous, COLL_ERR_BOOTSTRAP, who,
+		                "[COLL-4201] %s: rendezvous at %s, time limit %d ms", text, how->root_text,
+		                o->timeout_ms);
+}
+
 static void wait_for_all(struct root *o)
 {
 	const struct coll_rendezvous_point *how = &o->how;
@@ -349,11 +366,7 @@ static void wait_for_all(struct root *o)
 		const uint64_t now = coll_clock_ns();
 
 		if (now >= verdict_ns(o)) {
-			const int who = missing_text(o, text, sizeof(text));
-
-			rendezvous_fail(&o->rendezvous, COLL_ERR_BOOTSTRAP, who,
-			                "[COLL-4201] %s: rendezvous at %s, time limit %d ms", text, how->root_text,
-			                o->timeout_ms);
+			out_of_time(o);
 			return;
 		}
 		if (now >= notice_ns) {

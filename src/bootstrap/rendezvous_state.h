@@ -72,6 +72,7 @@ struct rendezvous {
 	int listener[COLL_RENDEZVOUS_LISTENERS];
 	bool closed;               /* no further rank is expected */
 	uint64_t accept_again_ns;  /* descriptors ran out: wait until then */
+	int lacking;               /* errno of that; 0: the last one that came could be accepted */
 	struct coll_wire *pending; /* PENDING_MAX */
 	int pending_count;
 	struct child *children;

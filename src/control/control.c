@@ -293,14 +293,17 @@ coll_status coll_control_join(struct coll_control *c, const struct coll_peer_inf
 }
 
 /* One of those who will read this process's end has not been met: a failure right after
- * creation. */
+ * creation. One that could not be reached for as long as such a wait lasts is not waited for again. */
 static bool unmet(const struct coll_control *c)
 {
+	const uint64_t now = coll_clock_ns();
+
 	for (int i = 0; i < COLL_NEIGHBOURS; i++) {
 		const int n = coll_control_neighbour(c, c->rank, i);
 		const struct peer *p = n >= 0 ? &c->peers[n] : NULL;
 
-		if (p && !p->met && !p->refused && !p->dead && !p->life.left)
+		if (p && !p->met && !p->refused && !p->dead && !p->life.left &&
+		    (!p->cut_off_ns || now - p->cut_off_ns < COLL_DELAY_NS(CONTROL_TELL)))
 			return true;
 	}
 	return false;

@@ -198,7 +198,7 @@ static ncclResult_t hand_out(ncclComm_t *comms, int n, const int *devices, coll_
 	struct nccl_job *job;
 	int have = 0;
 
-	coll_random(key, sizeof(key));
+	coll_random(key, sizeof(key)); /* names the job in this process; not secret */
 	job = nccl_job_join(key, sizeof(key), n);
 	while (job && have < n && (comms[have] = nccl_handle_new(have, n, devices[have])))
 		comms[have++]->job = job;
