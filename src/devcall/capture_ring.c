@@ -27,8 +27,30 @@ struct orphan {
 static pthread_mutex_t orphans_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct orphan *orphans;
 
-/* Free those that are gone. */
-static void sweep_graphs(struct capture_graph **at)
+/* The requests of a graph return to the communicator's pool. */
+static void take_apart(struct coll_comm *comm, struct capture_graph *g)
+{
+	struct coll_capture *c = comm->capture;
+
+	while (g->calls) {
+		struct coll_captured *x = g->calls;
+
+		g->calls = x->next;
+		c->ids[x->id - 1] = NULL;
+		for (int i = 0; i < x->n; i++) {
+			struct coll_request *r = x->calls[i].r;
+
+			r->device->captured = NULL;
+			r->kind = r->device->host;
+			r->next = comm->inflight.done;
+			comm->inflight.done = r;
+		}
+		free(x);
+	}
+}
+
+/* Free those that are gone; what they have of a communicator returns to it. One look at each: it may go between two. */
+static void sweep_graphs(struct capture_graph **at, struct coll_comm *comm)
 {
 	while (*at) {
 		struct capture_graph *g = *at;
@@ -39,6 +61,8 @@ static void sweep_graphs(struct capture_graph **at)
 			continue;
 		}
 		*at = g->next;
+		if (comm)
+			take_apart(comm, g);
 		free(g);
 	}
 }
@@ -53,7 +77,7 @@ static void sweep_orphans(struct coll_device *d)
 	for (struct orphan **at = &orphans; *at;) {
 		struct orphan *o = *at;
 
-		sweep_graphs(&o->graphs);
+		sweep_graphs(&o->graphs, NULL);
 		/* To free memory of the device the driver may wait for streams. */
 		if (o->graphs || o->ordinal != d->ordinal || coll_device_is_held(d)) {
 			at = &o->next;
@@ -202,36 +226,11 @@ coll_status coll_capture_ring(struct coll_comm *comm, struct coll_stage **ring)
 	return COLL_OK;
 }
 
-/* The requests of a graph return to the communicator's pool. */
-static void take_apart(struct coll_comm *comm, struct capture_graph *g)
-{
-	struct coll_capture *c = comm->capture;
-
-	while (g->calls) {
-		struct coll_captured *x = g->calls;
-
-		g->calls = x->next;
-		c->ids[x->id - 1] = NULL;
-		for (int i = 0; i < x->n; i++) {
-			struct coll_request *r = x->calls[i].r;
-
-			r->device->captured = NULL;
-			r->kind = r->device->host;
-			r->next = comm->inflight.done;
-			comm->inflight.done = r;
-		}
-		free(x);
-	}
-}
-
 void coll_capture_sweep(struct coll_comm *comm)
 {
 	struct coll_capture *c = comm->capture;
 
-	for (struct capture_graph *g = c->graphs; g; g = g->next)
-		if (atomic_load_explicit(&g->gone, memory_order_acquire))
-			take_apart(comm, g);
-	sweep_graphs(&c->graphs);
+	sweep_graphs(&c->graphs, comm);
 	if (!c->graphs)
 		coll_inflight_unkeep(comm, COLL_KEPT_BY_GRAPHS);
 }
@@ -244,7 +243,7 @@ struct coll_device_region *coll_capture_keeps(struct coll_comm *comm)
 		return NULL;
 	for (struct capture_graph *g = c->graphs; g; g = g->next)
 		take_apart(comm, g);
-	sweep_graphs(&c->graphs);
+	sweep_graphs(&c->graphs, comm);
 	return c->graphs ? &c->region : NULL;
 }
 
