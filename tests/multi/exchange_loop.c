@@ -4,7 +4,7 @@
  * result is checked, and differs from call to call, so that a byte of an earlier call, a
  * lost and a doubled one are seen.
  *
- * usage: exchange_loop COUNT STOP-FILE [NETWORK-NAMESPACE [again|idle]]
+ * usage: exchange_loop COUNT STOP-FILE [NETWORK-NAMESPACE [again|idle|split]]
  *
  * Until STOP-FILE exists, as rank 0 sees it (it tells the others in the data). Lines:
  * "running RANK PID" after 20 rounds; "round RANK N" for each 64 rounds; at the end
@@ -13,6 +13,7 @@
  *
  * again: after the end or an error, one more communicator in the same process, 20 rounds, and "again RANK".
  * idle: the same, but no call after "running" until STOP-FILE exists, and then 20 rounds.
+ * split: the rounds are of a child of all ranks in reverse order, to which the last rank comes late.
  */
 #include <fcntl.h>
 #include <sched.h>
@@ -27,7 +28,7 @@
 #include "base/clock.h"
 #include "coll/coll.h"
 
-enum { IDLE_MS = 10000, RUNNING_AT = 20, LOOK_EVERY = 8, TELL_EVERY = 64 };
+enum { IDLE_MS = 10000, LATE_MS = 600, RUNNING_AT = 20, LOOK_EVERY = 8, TELL_EVERY = 64 };
 
 struct job {
 	coll_comm *comm;
@@ -168,6 +169,22 @@ static int once_more(struct job *j)
 	return status;
 }
 
+/* The other ranks connect to ask what the last one does. */
+static int child_of_all(struct job *j)
+{
+	const struct timespec late = {.tv_nsec = LATE_MS * 1000000};
+	coll_comm *child = NULL;
+
+	if (j->rank == j->size - 1)
+		nanosleep(&late, NULL);
+	if (coll_comm_split(j->comm, 0, -j->rank, &child) != COLL_OK)
+		return lost(j->comm, j->rank);
+	coll_comm_destroy(&j->comm);
+	j->comm = child;
+	j->rank = coll_comm_rank(child);
+	return 0;
+}
+
 static bool enter(const char *name)
 {
 	char path[200];
@@ -183,10 +200,11 @@ int main(int argc, char **argv)
 	struct job j = {.rank = -1, .count = argc > 2 ? (size_t)atol(argv[1]) : 0};
 	const char *mode = argc > 4 ? argv[4] : "";
 	const bool idle = strcmp(mode, "idle") == 0, again = idle || strcmp(mode, "again") == 0;
+	const bool split = strcmp(mode, "split") == 0;
 	int status;
 
-	if ((*mode && !again) || j.count == 0 || (argc > 3 && !enter(argv[3]))) {
-		fprintf(stderr, "usage: exchange_loop COUNT STOP-FILE [NETWORK-NAMESPACE [again|idle]]\n");
+	if ((*mode && !again && !split) || j.count == 0 || (argc > 3 && !enter(argv[3]))) {
+		fprintf(stderr, "usage: exchange_loop COUNT STOP-FILE [NETWORK-NAMESPACE [again|idle|split]]\n");
 		return 64;
 	}
 	j.stop_file = argv[2];
@@ -197,7 +215,9 @@ int main(int argc, char **argv)
 	j.size = coll_comm_size(j.comm);
 	j.in = calloc((size_t)j.size * j.count, sizeof(*j.in));
 	j.out = calloc((size_t)j.size * j.count, sizeof(*j.out));
-	status = !j.in || !j.out ? 3 : idle ? wait_idle(&j) : go_on(&j);
+	status = !j.in || !j.out ? 3 : split ? child_of_all(&j) : 0;
+	if (status == 0)
+		status = idle ? wait_idle(&j) : go_on(&j);
 	if (again && status <= 1)
 		status = once_more(&j);
 	coll_comm_destroy(&j.comm);

@@ -252,7 +252,8 @@ bool coll_tcp_address_reachable(const struct coll_tcp_address *a, const struct c
 	if ((fa & fb) != 0)
 		return true;
 	if (fa == 0 || fb == 0)
-		snprintf(why, why_bytes, "one of the two has loopback addresses only");
+		snprintf(why, why_bytes, "%s has loopback addresses only (link-local IPv6 is not used)",
+		         fa == 0 ? "this host" : "it");
 	else
 		snprintf(why, why_bytes, "no common address family: one has only IPv4, the other only IPv6");
 	return false;
