@@ -167,11 +167,11 @@ static void serve_pending(struct rendezvous *r, int i, short revents)
 			coll_wire_pump(w, 0);
 		}
 	}
+	if (w->state == COLL_WIRE_OPEN && coll_clock_ns() > pending_deadline(w))
+		coll_wire_from(w, r->mute);
 	if (w->fd < 0 || w->state == COLL_WIRE_CLOSED || coll_clock_ns() > pending_deadline(w))
 		drop_pending(r, i);
 }
-
-/* ---- Kids -------------------------------------------------------------- */
 
 struct child *rendezvous_find_child(struct rendezvous *r, int rank)
 {

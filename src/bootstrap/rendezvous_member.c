@@ -202,14 +202,30 @@ static void seek(struct member *m, enum phase phase)
 	m->seek_since_ns = m->next_try_ns = coll_clock_ns();
 }
 
-/* The try has failed because of `why`; NULL: for the cause that the connection names. */
-static void try_again(struct member *m, const char *why)
+/* How far the try under way has come, which has no answer. */
+static const char *stage_of(const struct member *m)
+{
+	switch (m->up.state) {
+	case COLL_WIRE_CONNECTING: return "no answer";
+	case COLL_WIRE_OPEN: return "connected and proved the key, then no answer";
+	default: return "connected, then no answer";
+	}
+}
+
+/* At the place of this try; NULL: the cause that the connection names. */
+static void note_cause(struct member *m, const char *why)
 {
 	const struct coll_address a = target(m, m->target);
 	char place[120];
 
 	coll_address_text(&a, place, sizeof(place));
 	snprintf(m->cause, sizeof(m->cause), "%.90s: %.60s", place, why ? why : m->up.cause);
+}
+
+/* The try has failed because of `why`; NULL: for the cause that the connection names. */
+static void try_again(struct member *m, const char *why)
+{
+	note_cause(m, why);
 	if (m->up.stranger)
 		memcpy(m->stranger, m->cause, sizeof(m->stranger));
 	coll_wire_close(&m->up);
@@ -362,7 +378,7 @@ static void watch_up(struct member *m)
 	if (m->up.state == COLL_WIRE_CLOSED) {
 		try_again(m, NULL);
 	} else if (coll_clock_ns() > try_deadline(m)) {
-		try_again(m, "no answer");
+		try_again(m, stage_of(m));
 	} else if (m->up.state == COLL_WIRE_OPEN && !m->introduced) {
 		if (!introduce(m))
 			try_again(m, "out of memory");
@@ -436,6 +452,8 @@ static void too_late(struct member *m)
 	const int ms = how->settings->create_timeout_ms;
 	char why[sizeof(m->cause) + sizeof(m->stranger) + 16], parent[32];
 
+	if (m->phase != IN_PLACE && m->up.fd >= 0)
+		note_cause(m, stage_of(m));
 	/* A stranger that has gone since is still what most likely explains it. */
 	if (m->stranger[0] && strcmp(m->stranger, m->cause) != 0)
 		snprintf(why, sizeof(why), "%s; before: %s", m->cause, m->stranger);

@@ -304,17 +304,31 @@ static void child_lost(void *role, const struct child *k)
 	                k->rank, k->wire.cause);
 }
 
+/* The address of a process that proved the key and has not said which rank it is; "": there is none. */
+static const char *find_mute(struct rendezvous *r)
+{
+	for (int i = 0; i < r->pending_count; i++)
+		if (r->pending[i].state == COLL_WIRE_OPEN)
+			coll_wire_from(&r->pending[i], r->mute);
+	return r->mute;
+}
+
 /* Write the missing ranks as text; returns the first of them. */
-static int missing_text(const struct root *o, char *buf, size_t len_bytes)
+static int missing_text(struct root *o, char *buf, size_t len_bytes)
 {
 	const int size = o->how.size;
 	const bool absent = o->here < size;
-	char names[300];
+	const char *mute = find_mute(&o->rendezvous);
+	char names[200];
+	int n;
 
 	name_ranks(names, sizeof(names), size, absent ? not_here : not_attached, o);
-	snprintf(buf, len_bytes,
-	         absent ? "%s of %d did not connect" : "%s of %d connected but could not reach other ranks", names,
-	         size);
+	n = snprintf(buf, len_bytes,
+	             absent ? "%s of %d did not connect" : "%s of %d connected but could not reach other ranks", names,
+	             size);
+	if (absent && mute[0])
+		snprintf(buf + n, len_bytes - (size_t)n,
+		         " (a process connected from %s and proved the key, but sent nothing more)", mute);
 	for (int r = 0; r < size; r++)
 		if (absent ? not_here(o, r) : not_attached(o, r))
 			return r;

@@ -75,6 +75,7 @@ struct rendezvous {
 	int lacking;               /* errno of that; 0: the last one that came could be accepted */
 	struct coll_wire *pending; /* PENDING_MAX */
 	int pending_count;
+	char mute[80]; /* the last that proved the key and was closed before it had said which rank it is; "" none */
 	struct child *children;
 	int child_count, child_cap;
 	struct pollfd *polls;

@@ -172,6 +172,14 @@ void coll_wire_close(struct coll_wire *w)
 	w->state = COLL_WIRE_CLOSED;
 }
 
+void coll_wire_from(const struct coll_wire *w, char text[80])
+{
+	struct coll_address a = {.len = sizeof(a.at)};
+
+	if (w->fd >= 0 && getpeername(w->fd, (struct sockaddr *)&a.at, &a.len) == 0)
+		coll_address_text(&a, text, 80);
+}
+
 size_t coll_wire_unsent(const struct coll_wire *w)
 {
 	return w->out_len - w->out_at + w->tail_len;

@@ -113,7 +113,6 @@ static void fill_peer_info(struct coll_context *c)
 		info->site = coll_hash_bytes(3, c->settings.site, strlen(c->settings.site)) | 1;
 	info->site_mbps = (uint32_t)c->settings.site_rate;
 	coll_settings_agreed(&c->settings, &info->settings);
-	memcpy(info->host_id, c->host_id, sizeof(info->host_id));
 	gethostname(info->host_name, sizeof(info->host_name) - 1);
 	if (coll_net->random(&info->id, sizeof(info->id), 0) != sizeof(info->id))
 		info->id = (struct coll_process_id){
@@ -156,7 +155,7 @@ static coll_status open_control(struct coll_context *c, struct coll_error_box *e
 	                                     .self = c->info.id,
 	                                     .wake_fd = c->wake_fd,
 	                                     .alarm = &c->alarm,
-	                                     .host_id = c->host_id,
+	                                     .host_id = c->info.host_id,
 	                                     .answer = c->hooks->answer,
 	                                     .alert = c->hooks->alert,
 	                                     .needs = c->hooks->needs,
@@ -197,7 +196,7 @@ coll_status coll_context_open(struct coll_context **ctx, const struct coll_conte
 	pthread_mutex_init(&c->links_lock, NULL);
 	pthread_mutex_init(&c->comms_lock, NULL);
 	pthread_mutex_init(&c->closing_lock, NULL);
-	coll_bootstrap_host_id(&c->settings, c->host_id, sizeof(c->host_id));
+	coll_bootstrap_host_id(&c->settings, c->info.host_id, sizeof(c->info.host_id));
 	fill_peer_info(c);
 	st = open_log(c, cfg, err);
 	if (st == COLL_OK && id->passed_over[0])
@@ -395,6 +394,7 @@ static void free_tables(struct coll_context *c)
 	for (int i = 0; i < c->ninside; i++)
 		free(c->inside[i].group_of);
 	free(c->inside_text);
+	free(c->closed_transports);
 	free(c->host_of);
 	free(c->oversubscribed);
 	free(c->processes);

@@ -84,10 +84,10 @@ struct coll_context {
 	struct coll_peer_info *peer_infos; /* `size` entries, in rank order */
 	int rank, size;
 	struct coll_interrupt interrupt; /* of the program; set before any wait */
-	char host_id[64];
 
 	struct coll_opened_transport transports[COLL_TRANSPORTS];
 	struct coll_host_nics *nics; /* while they are opened */
+	char *closed_transports;     /* those that could not be opened, and why; NULL: none */
 	int ntransports, wake_fd;
 	struct coll_shared_group *group; /* if all ranks are in one process, else NULL */
 	struct coll_context *next_ended; /* in group->ended */

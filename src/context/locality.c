@@ -92,9 +92,9 @@ static uint32_t ranks_per_core(const struct coll_context *c)
 static int first_on_host(const struct coll_context *c, int *firsts, size_t buckets, int rank)
 {
 	const char *host = c->peer_infos[rank].host_id;
-	size_t at = coll_hash_bytes(0, host, strnlen(host, sizeof(c->host_id))) % buckets;
+	size_t at = coll_hash_bytes(0, host, strnlen(host, sizeof(c->info.host_id))) % buckets;
 
-	while (firsts[at] >= 0 && strncmp(c->peer_infos[firsts[at]].host_id, host, sizeof(c->host_id)) != 0)
+	while (firsts[at] >= 0 && strncmp(c->peer_infos[firsts[at]].host_id, host, sizeof(c->info.host_id)) != 0)
 		at = (at + 1) % buckets;
 	if (firsts[at] < 0)
 		firsts[at] = rank;

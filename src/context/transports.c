@@ -146,7 +146,7 @@ static coll_status open_transport(struct coll_context *c, const struct coll_tran
 	struct coll_transport_env env = {.size = sizeof(env),
 	                                 .self = c->info.id,
 	                                 .job_key = {c->identity.job_key[0], c->identity.job_key[1]},
-	                                 .host_id = c->host_id,
+	                                 .host_id = c->info.host_id,
 	                                 .group = group ? group->group : NULL,
 	                                 .wake_fd = c->wake_fd,
 	                                 .ctx = c,
@@ -210,6 +210,8 @@ coll_status coll_transports_open(struct coll_context *c, struct coll_shared_grou
 				st = open_transport(c, coll_transports[i], i, group, why, err);
 	coll_host_nics_free(&nics);
 	c->nics = NULL;
+	if (st == COLL_OK && why[0] && !(c->closed_transports = strdup(why)))
+		st = coll_error_set(err, COLL_ERR_MEMORY, "out of memory for a text");
 	if (st == COLL_OK && c->ntransports == 0 && c->size > 1)
 		st = coll_error_set(err, COLL_ERR_CONFIG,
 		                    "[COLL-1103] no transport of COLL_TRANSPORTS=%s can be used here (%s)",
@@ -219,14 +221,12 @@ coll_status coll_transports_open(struct coll_context *c, struct coll_shared_grou
 
 void coll_transports_add_unopened(const struct coll_context *ctx, char *why, size_t why_bytes, size_t used)
 {
-	for (int i = 0; i < COLL_TRANSPORTS; i++) {
-		bool opened = turn_of(ctx->settings.transports, i, ctx->group != NULL) < 0;
-
-		for (int k = 0; k < ctx->ntransports && !opened; k++)
-			opened = ctx->transports[k].position == i;
-		if (!opened && used < why_bytes)
-			used += (size_t)snprintf(why + used, why_bytes - used,
-			                         "%s%s: could not be opened here, as a line of the log says",
+	if (ctx->closed_transports && used < why_bytes)
+		used += (size_t)snprintf(why + used, why_bytes - used, "%s%s", used ? "; " : "",
+		                         ctx->closed_transports);
+	for (int i = 0; i < COLL_TRANSPORTS; i++)
+		if (turn_of(ctx->settings.transports, i, ctx->group != NULL) < 0 &&
+		    strcmp(coll_transports[i]->name, "loop") != 0 && used < why_bytes)
+			used += (size_t)snprintf(why + used, why_bytes - used, "%s%s: not in COLL_TRANSPORTS",
 			                         used ? "; " : "", coll_transports[i]->name);
-	}
 }

@@ -10,7 +10,8 @@
  * names none that exists, none can be used, or this process lacks memory or descriptors. */
 coll_status coll_transports_open(struct coll_context *c, struct coll_shared_group *group, struct coll_error_box *err);
 
-/* Add to why, of which `used` bytes are written, those that are allowed and could not be opened. */
+/* Add to why, of which `used` bytes are written, those that could not be opened, and why, and
+ * those that the settings leave out. */
 void coll_transports_add_unopened(const struct coll_context *ctx, char *why, size_t why_bytes, size_t used);
 
 #endif

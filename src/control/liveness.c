@@ -52,7 +52,7 @@ static void lost_link(struct coll_control *c, int peer)
 		return;
 	p->link_lost = false;
 	snprintf(n.text, sizeof(n.text),
-	         "[COLL-2103] the link between rank %d on host %.24s and rank %d on host %.24s is lost: %.110s",
+	         "[COLL-2103] the link between rank %d on host %.24s and rank %d on host %.24s has failed: %.110s",
 	         c->rank, c->peer_infos[c->rank].host_name, peer, c->peer_infos[peer].host_name, p->cause);
 	coll_control_spread(c, &n, -1);
 }

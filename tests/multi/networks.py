@@ -26,7 +26,7 @@ LATE_S, AT_ONCE = 1.2, 4
 class Layout(Wires):
     """Two hosts, joined by e0. gone: it is not to work, and the text has to match this."""
 
-    gone, ranks, transports = None, 2, "tcp"
+    gone, ranks, transports, settings = None, 2, "tcp", {}
 
     def __init__(self, before=0, behind=0, bridges=False, wrong_route=False, ip6=False):
         super().__init__("10.94", pairs=0)
@@ -67,10 +67,13 @@ class Layout(Wires):
         return f"[fd94::1]:{self.port}" if self.ip6 else f"{self.address(0, 0)}:{self.port}"
 
     def firewall(self, side):
-        """New connections to one port alone come in: to others the first packet of TCP over IPv4 is dropped (classic BPF)."""
+        """New connections to one port alone come in: to others the first packet of TCP over IPv4 is dropped."""
         self.root()
-        code = "11,40 0 0 12,21 0 8 2048,48 0 0 23,21 0 6 6,48 0 0 47,84 0 0 18,21 0 3 2,40 0 0 36," \
-               f"21 1 0 {self.port},6 0 0 2,6 0 0 0"
+        return self.filter(side, "11,40 0 0 12,21 0 8 2048,48 0 0 23,21 0 6 6,48 0 0 47,84 0 0 18,21 0 3 2,40 0 0 36,"
+                                 f"21 1 0 {self.port},6 0 0 2,6 0 0 0")
+
+    def filter(self, side, code):
+        """Classic BPF judges what comes in: 0 lets it through, 2 drops it."""
         n = self.names[side]
         return all(subprocess.run(["tc", "-n", n] + w.split() + more, capture_output=True).returncode == 0 for w, more in (
             ("qdisc add dev e0 clsact", []),
@@ -89,6 +92,27 @@ class Firewall(Layout):
 
     def extra(self):
         return self.firewall(0)
+
+
+class HalfOpen(Layout):
+    """A connection to the ports of ranks is made, but nothing that is said on it arrives."""
+
+    gone, settings = r"10\.94\.0\.\d:21\d\d\d: no answer to the handshake", {"COLL_PORT_RANGE": "21000-21100"}
+
+    def extra(self):
+        self.port = 20000
+        return all(self.filter(i, "11,40 0 0 12,21 0 8 2048,48 0 0 23,21 0 6 6,48 0 0 47,69 4 0 2,40 0 0 36,53 2 0 32768,"
+                                  f"21 1 0 {self.port},6 0 0 2,6 0 0 0") for i in range(2))
+
+
+class BlackHole(Layout):
+    """Large packets do not arrive, as where the path has a smaller MTU and nobody says so."""
+
+    gone = r"connected from 10\.94\.0\.2:\d+ and proved the key, but sent nothing more"
+    settings = {"COLL_CREATE_TIMEOUT_MS": "4000"}
+
+    def extra(self):
+        return all(self.filter(i, "4,128 0 0 0,37 0 1 1000,6 0 0 2,6 0 0 0") for i in range(2))
 
 
 class OtherOrder(Layout):
@@ -148,7 +172,8 @@ class Three(Layout):
             ip("-n", self.names[2], "route", "add", "10.94.0.0/24", "via", "10.94.1.1")
 
 
-OTHERS = {"a firewall on both": Firewalls, "a firewall on one": Firewall, "interfaces in another order": OtherOrder,
+OTHERS = {"a firewall on both": Firewalls, "a firewall on one": Firewall, "connections half open": HalfOpen,
+          "large packets lost": BlackHole, "interfaces in another order": OtherOrder,
           "an address on two interfaces": TwoInterfaces, "a network without carrier": NoCarrier,
           "link-local IPv6 alone": LinkLocal, "two ranks on each host": Four, "three hosts, three networks": Three}
 QUICK = [(0, 0, False, False, False), (5, 0, False, False, False), (12, 0, True, False, False), (2, 4, True, True, False),
@@ -178,8 +203,9 @@ def refused(job, layout):
 
 def one(build, layout):
     job = Job(build, 1000, [None] * layout.ranks, commands=[[layout.names[r % len(layout.names)], "split"] for r in range(layout.ranks)],
-              root=layout.root(), COLL_CREATE_TIMEOUT_MS="30000", COLL_UNREACHABLE_MS="4000" if layout.gone else "10000",
-              COLL_TRANSPORTS=layout.transports)
+              root=layout.root(), **{"COLL_CREATE_TIMEOUT_MS": "30000", "COLL_UNREACHABLE_MS": "4000" if layout.gone else "10000",
+                                     "COLL_TIMEOUT_MS": "6000" if layout.gone else "30000",
+                                     "COLL_TRANSPORTS": layout.transports, **layout.settings})
     if layout.gone:
         return refused(job, layout)
     if not job.running():

@@ -67,7 +67,6 @@ static void attempt_failed(struct tcp_link *l, enum outcome outcome, const char 
 		l->cut_off_ns = l->attempt.started_ns;
 	coll_tcp_hang_up(&l->attempt);
 	l->retry_any |= outcome == OUTCOME_LATER;
-	l->answered |= outcome == OUTCOME_LATER || outcome == OUTCOME_NO;
 	l->cut_off_any |= outcome == OUTCOME_UNREACHED;
 	coll_tcp_candidate_text(&l->target.candidate[l->target_next], where, sizeof(where));
 	snprintf(l->last_error, sizeof(l->last_error), "%s: %s", where, cause);
@@ -83,8 +82,9 @@ static void attempt_failed(struct tcp_link *l, enum outcome outcome, const char 
 		give_up(l, COLL_ERR_SYSTEM, l->last_error);
 		return;
 	} else {
-		/* Who was silent for all that time need not be doubted for long any more. */
-		give_up(l, l->cut_off_any || !l->answered ? COLL_ERR_PEER_SILENT : COLL_ERR_PEER_DEAD, l->last_error);
+		/* A host that was silent for all that time need not be doubted for long any more. One that took the
+		 * connection may have a process that lives. */
+		give_up(l, l->cut_off_any ? COLL_ERR_PEER_SILENT : COLL_ERR_PEER_DEAD, l->last_error);
 		return;
 	}
 	l->round++;

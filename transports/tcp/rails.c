@@ -65,7 +65,6 @@ static void aim(struct tcp_link *r, const struct coll_tcp_address *target, const
 	r->round = 0;
 	r->short_ns = r->cut_off_ns = 0;
 	r->target_other = 0;
-	r->answered = false;
 	r->sourced = false;
 	r->deadline_ns = coll_clock_ns() + r->inst->timeout_ns;
 	if (p != NULL)

@@ -260,7 +260,6 @@ struct tcp_link {
 	uint64_t retry_ns;
 	uint64_t short_ns;   /* since when there has been no socket to connect with; 0: there was one */
 	bool retry_any;      /* a candidate of this round may do better later */
-	bool answered;       /* one has answered something, ever */
 	bool cut_off_any;    /* to one no connection could be made */
 	uint64_t cut_off_ns; /* since when none could be made to any; 0: one could */
 	bool sourced;        /* the first of target is reached from source */

@@ -546,7 +546,7 @@ TEST(tcp, a_listener_that_never_answers_ends_in_time)
 	struct station s = {.timeout_ms = "200"};
 	const int fd = listener(5);
 
-	expect_end(&s, port_of(fd), COLL_ERR_PEER_SILENT, "no answer to the handshake");
+	expect_end(&s, port_of(fd), COLL_ERR_PEER_DEAD, "no answer to the handshake");
 	close(fd);
 }
 
