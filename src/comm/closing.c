@@ -97,7 +97,7 @@ static void keep_error(const struct coll_closing *p)
 	const struct coll_comm *comm = p->comm;
 	struct coll_close_error *w;
 
-	if (!comm->from_gossip || *p->error_out || !(w = malloc(sizeof(*w))))
+	if (!(comm->from_gossip || comm->ended == COLL_ERR_MISMATCH) || *p->error_out || !(w = malloc(sizeof(*w))))
 		return;
 	w->box = coll_comm_dead(comm) ? coll_comm_dead(comm)->box : comm->box;
 	snprintf(w->message, sizeof(w->message), "%s", comm->lost.message);

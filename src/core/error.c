@@ -137,7 +137,8 @@ coll_status coll_comm_fail(struct coll_comm *comm, coll_status status, int culpr
 	comm->ended = status;
 	if (!comm->failed)
 		comm->failed = status;
-	if (!comm->closing)
+	/* Of a call that differs only its last barrier may show it. */
+	if (!comm->closing || status == COLL_ERR_MISMATCH)
 		announce(comm, &note, cause);
 	withdraw(comm);
 	if (!comm->closing)

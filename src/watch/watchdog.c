@@ -207,7 +207,10 @@ static coll_status assess(struct coll_comm *comm, const struct coll_wait *w, str
 		heard = p->since_ns;
 	same_comm = state.answered_ns && theirs->comm == comm->id;
 	if (same_comm && differ(comm, w, p, &culprit, q, mine, &state, text, sizeof(text)))
-		return coll_wait_fail(comm, w, p, COLL_ERR_MISMATCH, culprit, text);
+		/* Who destroys late finds that others have not waited for that. */
+		return coll_wait_fail(
+		        comm, w, p, comm->closing && leaves(theirs, w->record) ? COLL_ERR_PEER_DEAD : COLL_ERR_MISMATCH,
+		        culprit, text);
 	/* Counted from its goodbye: a rank that failed has sent the cause before it left. */
 	if (life->left && now > life->left_ns && now - life->left_ns > COLL_DELAY_NS(LEFT) &&
 	    coll_uptime_reaches(&p->left_age, now, COLL_DELAY_NS(SETTLE)) && seen_twice(comm, p, peer, LEFT)) {
