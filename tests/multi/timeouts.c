@@ -115,6 +115,44 @@ TEST(timeouts, a_pending_call)
 	run_ranks_badly(2, while_pending, NULL, NULL);
 }
 
+static atomic_int warnings;
+
+static void count_warning(const char *line)
+{
+	atomic_fetch_add(&warnings, strstr(line, "for any rank to send") != NULL);
+}
+
+/* Rank 1 sends behind the limit for late ranks, which this wait has not; rank 2 has left by then. */
+static void anybody(coll_comm *comm, int rank, void *arg)
+{
+	int x = 7;
+
+	if (rank == 1) {
+		usleep(3 * LATE_MS * 1000);
+		OK(comm, coll_send_tag(&x, 1, COLL_I32, 0, 1, comm, NULL));
+	}
+	if (rank != 0)
+		return;
+	OK(comm, coll_comm_set_timeout(comm, -1, LATE_MS));
+	OK(comm, coll_recv_tag(&x, 1, COLL_I32, COLL_ANY_SOURCE, 1, comm, NULL));
+	CHECK(atomic_load(&warnings) == 1, "%d warnings", atomic_load(&warnings));
+	/* Now both have left, or are about to. */
+	CHECK(coll_recv_tag(&x, 1, COLL_I32, COLL_ANY_SOURCE, 1, comm, NULL) == COLL_ERR_PEER_DEAD);
+	CHECK(strstr(coll_last_error(comm)->message, "no rank is left that could send this message"), "%s",
+	      coll_last_error(comm)->message);
+	CHECK(coll_last_error(comm)->elapsed_s < 3, "%g s", coll_last_error(comm)->elapsed_s);
+}
+
+TEST(timeouts, any_source)
+{
+	atomic_store(&warnings, 0);
+	heard = count_warning;
+	further[1] = "COLL_DEBUG=warn";
+	run_ranks_badly(3, anybody, NULL, "COLL_WARN_MS=200");
+	further[1] = NULL;
+	heard = NULL;
+}
+
 TEST_OF_RANKS(timeouts, limits, 2, 2)
 {
 	CHECK(coll_comm_set_timeout(NULL, 1, 1) == COLL_ERR_ARGUMENT);
