@@ -18,13 +18,14 @@
 #include "core/fabric.h"
 #include "engine/position.h"
 #include "watch/alarm.h"
+#include "watch/minority.h"
 #include "watch/mismatch.h"
 #include "watch/watchdog.h"
 
 /* Compare a frame of another call with the call that its sender reports. MISMATCH: *text has both calls;
- * CORRUPT: it makes the same call, so the head of the frame is wrong; AGAIN: no answer yet. */
+ * CORRUPT: it makes the same call, so the head of the frame is wrong; AGAIN: no answer yet; OK: others are asked. */
 static coll_status inquire_of(struct coll_comm *comm, const struct coll_wait *w, struct coll_wait_timer *p,
-                              const struct coll_run_where *where, char *text, size_t len_bytes)
+                              const struct coll_run_where *where, int *culprit, char *text, size_t len_bytes)
 {
 	const int process = coll_comm_process(comm, where->peer);
 	struct coll_peer_state state;
@@ -43,7 +44,8 @@ static coll_status inquire_of(struct coll_comm *comm, const struct coll_wait *w,
 		return COLL_ERR_MISMATCH;
 	}
 	if (coll_mismatch_differs(comm, where->peer, &q, &state.answer, text, len_bytes))
-		return COLL_ERR_MISMATCH;
+		return coll_minority_find(comm, &q, where->peer, coll_clock_ns(), culprit) ? COLL_ERR_MISMATCH
+		                                                                           : COLL_OK;
 	/* It has destroyed the communicator; if it had failed before, its note has come by now. */
 	if ((state.answer.record.flags & COLL_RECORD_GONE) && coll_clock_ns() - p->fault_ns > COLL_DELAY_NS(SETTLE) &&
 	    coll_comm_caught_up(comm, &p->caught_up)) {
@@ -62,6 +64,7 @@ static coll_status inquire_of(struct coll_comm *comm, const struct coll_wait *w,
 static coll_status inquire_mismatch(struct coll_comm *comm, const struct coll_wait *w, struct coll_wait_timer *p,
                                     const struct coll_run_where *where, uint64_t now)
 {
+	int culprit = where->peer;
 	char text[400];
 	coll_status st;
 
@@ -73,9 +76,11 @@ static coll_status inquire_mismatch(struct coll_comm *comm, const struct coll_wa
 		/* A member is dead, and the sender may have heeded that before us: it settles soon. */
 		if (comm->death_ns)
 			return COLL_OK;
-		st = inquire_of(comm, w, p, where, text, sizeof(text));
+		st = inquire_of(comm, w, p, where, &culprit, text, sizeof(text));
+		if (st == COLL_OK)
+			return COLL_OK;
 		if (st != COLL_AGAIN)
-			return coll_wait_fail(comm, w, p, st, where->peer, text);
+			return coll_wait_fail(comm, w, p, st, culprit, text);
 		if (!coll_uptime_reaches(&p->fault_age, now, COLL_DELAY_NS(CAUSE_QUESTION)))
 			return COLL_OK;
 	}

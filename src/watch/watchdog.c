@@ -18,6 +18,7 @@
 #include "engine/position.h"
 #include "engine/run.h"
 #include "watch/late.h"
+#include "watch/minority.h"
 #include "watch/mismatch.h"
 #include "watch/wait_chain.h"
 
@@ -206,11 +207,15 @@ static coll_status assess(struct coll_comm *comm, const struct coll_wait *w, str
 	if (heard < p->since_ns)
 		heard = p->since_ns;
 	same_comm = state.answered_ns && theirs->comm == comm->id;
-	if (same_comm && differ(comm, w, p, &culprit, q, mine, &state, text, sizeof(text)))
+	if (same_comm && differ(comm, w, p, &culprit, q, mine, &state, text, sizeof(text))) {
+		if (coll_mismatch_differs(comm, peer, q, &state.answer, text, sizeof(text)) &&
+		    !coll_minority_find(comm, q, peer, now, &culprit))
+			return COLL_OK;
 		/* Who destroys late finds that others have not waited for that. */
 		return coll_wait_fail(
 		        comm, w, p, comm->closing && leaves(theirs, w->record) ? COLL_ERR_PEER_DEAD : COLL_ERR_MISMATCH,
 		        culprit, text);
+	}
 	/* Counted from its goodbye: a rank that failed has sent the cause before it left. */
 	if (life->left && now > life->left_ns && now - life->left_ns > COLL_DELAY_NS(LEFT) &&
 	    coll_uptime_reaches(&p->left_age, now, COLL_DELAY_NS(SETTLE)) && seen_twice(comm, p, peer, LEFT)) {

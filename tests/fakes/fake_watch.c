@@ -9,6 +9,7 @@
 #include "watch/alarm.h"
 #include "watch/diagnose.h"
 #include "watch/late.h"
+#include "watch/minority.h"
 #include "watch/pair_counts.h"
 #include "watch/wait_chain.h"
 
@@ -104,6 +105,13 @@ WEAK bool coll_mismatch_agrees(const struct coll_comm *comm, int peer, const str
                                const struct coll_answer *a)
 {
 	return fake_watch.agrees;
+}
+
+WEAK bool coll_minority_find(struct coll_comm *comm, const struct coll_mismatch_msg *q, int peer, uint64_t now,
+                             int *culprit)
+{
+	*culprit = peer;
+	return true;
 }
 
 WEAK void coll_mismatch_text(const struct coll_comm *comm, const struct coll_record *mine, int peer,

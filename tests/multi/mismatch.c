@@ -128,6 +128,13 @@ static void names_both(const struct kase *k, int rank, int odd, const char *mess
 	      "%s: rank %d (odd is %d): %s", k->name, rank, odd, message);
 }
 
+/* One rank alone makes another collective call; of lengths only their two ends know. */
+static bool has_minority(const struct kase *k, int size)
+{
+	return size > 2 && k->odd[0].kind < SEND && k->most[0].kind < SEND && !k->stray && !k->anybody &&
+	       !k->most[0].blocks.by_pairs && !k->odd[0].blocks.by_pairs;
+}
+
 static void one(const struct kase *k, enum mode mode, int size, int odd, bool last)
 {
 	const struct job job = {k, mode, size, odd, last};
@@ -146,6 +153,8 @@ static void one(const struct kase *k, enum mode mode, int size, int odd, bool la
 		      report->message);
 		if (report->status == COLL_ERR_MISMATCH) {
 			names_both(k, r, odd, report->message);
+			CHECK(!has_minority(k, size) || report->culprit == odd, "%s blames rank %d, odd is %d: %s",
+			      which, report->culprit, odd, report->message);
 			processes_in_time(report->ns, LIMIT_MS, which);
 		}
 	}
