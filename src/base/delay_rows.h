@@ -57,6 +57,8 @@ ROW(CONTROL_FLUSH_LOOK, 1, PACE, "between looks at links that have something lef
 ROW(CONTROL_CLOSE, 100, RETURN, "at the end of a context: for the goodbyes to leave")
 ROW(CONTROL_IDLE, 1000, PACE, "between looks of a service thread for which nothing is due")
 ROW(CONTROL_IDLE_PROBE, 1000, UNREACHABLE, "idle control links: probe of the kernel; whole seconds")
+ROW(RETRANSMIT_LEAST, 1000, UNREACHABLE, "between two tries of TCP to send again: the kernel accepts no lower limit")
+ROW(RETRANSMIT_MOST, 120000, UNREACHABLE, "the same: and no higher one")
 ROW(KEEPALIVE, 200, UNREACHABLE,
     "between keepalives on an idle control link, so that lost packets are sent again in time")
 ROW(KEEPALIVE_SILENT, 3000, PACE, "no keepalive to a process that has said nothing for so long: its buffer would fill")

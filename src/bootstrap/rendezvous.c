@@ -23,6 +23,7 @@
 #include "base/errno_text.h"
 #include "base/fork.h"
 #include "base/interrupt.h"
+#include "base/retransmit.h"
 #include "bootstrap/rendezvous_member.h"
 #include "bootstrap/rendezvous_root.h"
 #include "bootstrap/rendezvous_state.h"
@@ -379,16 +380,18 @@ bool rendezvous_deliver(struct rendezvous *r)
 void rendezvous_tune(const struct coll_rendezvous_point *how, int fd)
 {
 	const int on = 1, idle = COLL_DELAY_CONTROL_IDLE_PROBE_MS / 1000;
-	int ms;
+	int ms, again_ms;
 
 	if (!how->settings) /* the host of an id, which knows none */
 		return;
 	ms = coll_settings_unreachable_ms(how->settings);
+	again_ms = coll_retransmit_ms(ms);
 	/* Refused on Unix sockets, which need none of it. */
 	if (setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &ms, sizeof(ms)) == 0 &&
 	    setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof(idle)) == 0 &&
 	    setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &idle, sizeof(idle)) == 0)
 		setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
+	setsockopt(fd, IPPROTO_TCP, COLL_TCP_RTO_MAX, &again_ms, sizeof(again_ms));
 }
 
 bool rendezvous_drain(struct rendezvous *r, uint64_t until_ns)

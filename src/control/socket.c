@@ -15,6 +15,7 @@
 
 #include "base/delay.h"
 #include "base/proof.h"
+#include "base/retransmit.h"
 #include "net/net.h"
 
 static socklen_t unix_address(struct sockaddr_un *a, const char *name)
@@ -105,6 +106,7 @@ void coll_link_tune(int fd, int unreachable_ms)
 {
 	int one = 1, idle = COLL_DELAY_CONTROL_IDLE_PROBE_MS / 1000;
 	int count = unreachable_ms / COLL_DELAY_CONTROL_IDLE_PROBE_MS;
+	const int again_ms = coll_retransmit_ms(unreachable_ms);
 
 	/* An idle link detects an unreachable host as soon as one that waits. This is not a death yet: see
 	 * liveness.c. */
@@ -115,6 +117,7 @@ void coll_link_tune(int fd, int unreachable_ms)
 	coll_net->setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &idle, sizeof(idle));
 	coll_net->setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &count, sizeof(count));
 	coll_net->setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &unreachable_ms, sizeof(unreachable_ms));
+	coll_net->setsockopt(fd, IPPROTO_TCP, COLL_TCP_RTO_MAX, &again_ms, sizeof(again_ms));
 }
 
 bool coll_link_peer(int fd, struct coll_ip *ip)

@@ -78,7 +78,7 @@ class Hosts:
 class Event(soak.Case):
     """One event of one job. hit: ranks that it ends; sides: it parts the hosts, so each names a rank of the other."""
 
-    kind, mortal, sides = "", True, False
+    kind, mortal, sides, every = "", True, False, True
     limit_s = DEAD_S
 
     def __init__(self, options, index, rng):
@@ -106,6 +106,9 @@ class Event(soak.Case):
                             (hosts.prefix, hosts.address(0)))
         self.begun = now()
 
+    def may_strike(self, seats):
+        return True
+
     def strike(self):
         """It happens; returns how long until it is over, None: for good."""
         raise NotImplementedError
@@ -120,7 +123,7 @@ class Event(soak.Case):
         """A look; True when the event is over."""
         t, seats = now(), self.job.seats()
         if not self.struck_at:
-            if all(s.pid for s in seats) and t > self.begun + self.wait_s:
+            if all(s.pid for s in seats) and t > self.begun + self.wait_s and self.may_strike(seats):
                 self.rounds = [s.round for s in seats]
                 self.where = [seats[r].where for r in range(self.ranks)]
                 self.struck_at = now()
@@ -250,6 +253,23 @@ class Flap(Passing):
         self.hosts.whole()
 
 
+class Outage(Flap):
+    """With the delays of a user: the cable is away at a moment of each kind, for as long as switches and routers take."""
+
+    kind, every = "outage", False
+
+    def begin(self, hosts):
+        self.phase = self.rng.choice(["create", "connect", "split", ""])
+        super().begin(hosts)
+        self.lasts = self.rng.choice([0.05, 0.5, 1.0, 2.0, 5.0])
+
+    def settings(self):
+        return dict(COLL_UNREACHABLE_MS="10000", COLL_TIMEOUT_MS="30000", COLL_CREATE_TIMEOUT_MS="60000")
+
+    def may_strike(self, seats):
+        return not self.phase or soak.PHASES[seats[self.victim].phase] == self.phase
+
+
 class OneWay(Passing):
     kind, longest_s = "one way lost", 1.0
 
@@ -368,12 +388,12 @@ class Disk(Kill):
         return ok
 
 
-KINDS = [Kill, Stop, Pause, Flap, OneWay, Loss, Away, Deaf, Reset, Descriptors, Memory, Disk]
+KINDS = [Kill, Stop, Pause, Flap, OneWay, Loss, Away, Deaf, Reset, Descriptors, Memory, Disk, Outage]
 
 
 def draw(options, index):
     rng = random.Random(f"chaos {options.seed} {index}")
-    kinds = [k for k in KINDS if not options.kind or options.kind in k.kind]
+    kinds = [k for k in KINDS if (options.kind in k.kind if options.kind else k.every)]
     return kinds[index % len(kinds)](options, index, rng)
 
 

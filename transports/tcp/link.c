@@ -16,9 +16,11 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/delay.h"
 #include "base/errno_text.h"
 #include "base/fork.h"
 #include "base/log.h"
+#include "base/retransmit.h"
 #include "tcp.h"
 #include "transports/tcp/address.h"
 #include "transports/tcp/channel.h"
@@ -154,13 +156,15 @@ static void tune(struct tcp_link *l, int fd, bool same_machine)
 	struct tcp_inst *in = l->inst;
 	char used[TCP_CONTROL_NAME] = "?";
 	socklen_t len = sizeof(used) - 1;
+	const int unreachable_ms = (int)(in->unreachable_ns / COLL_NS_PER_MS), probes = unreachable_ms / 1000;
 
 	set_option(fd, IPPROTO_TCP, TCP_NODELAY, 1);
 	if (!l->near) {
 		set_option(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
 		set_option(fd, IPPROTO_TCP, TCP_KEEPIDLE, 1);
 		set_option(fd, IPPROTO_TCP, TCP_KEEPINTVL, 1);
-		set_option(fd, IPPROTO_TCP, TCP_KEEPCNT, 3);
+		set_option(fd, IPPROTO_TCP, TCP_KEEPCNT, probes < 3 ? 3 : probes > 127 ? 127 : probes);
+		set_option(fd, IPPROTO_TCP, COLL_TCP_RTO_MAX, coll_retransmit_ms(unreachable_ms));
 	}
 	coll_tcp_link_control(in, fd, same_machine ? TCP_PATH_HERE : TCP_PATH_AWAY);
 	if (getsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, used, &len) == 0)
