@@ -176,11 +176,16 @@ static void gather_blocks(struct coll_intra *n, const struct coll_job *job, cons
 
 	for (int i = 0; i < n->size; i++) {
 		const int r = (n->rank + i) % n->size;
-		char *to = job->out.base + block_from(job, r) + t.at;
-		const char *from = r == n->rank ? job->in.base + coll_intra_block_for(job, r) + t.at
-		                                : results(n, n->peers[r].region, s, k) + strip_at(job, s, n->rank);
+		char *to;
+		const char *from;
 
-		if (has_blocks(job, r) && to != from)
+		/* Who has none may have no memory either: nothing is added to NULL. */
+		if (!has_blocks(job, r))
+			continue;
+		to = job->out.base + block_from(job, r) + t.at;
+		from = r == n->rank ? job->in.base + coll_intra_block_for(job, r) + t.at
+		                    : results(n, n->peers[r].region, s, k) + strip_at(job, s, n->rank);
+		if (to != from)
 			store(n, to, from, t.bytes);
 	}
 	if (n->nt.choice.stream)
