@@ -291,7 +291,9 @@ struct coll_opened_transport *coll_context_choose(struct coll_context *ctx, int 
 		const uint8_t *address = coll_peer_info_part(peer, peer->transport[w->position], &len);
 		char reason[96] = "not available there";
 
-		if (len > 0 && w->table.reachable(w->inst, address, len, reason, sizeof(reason)))
+		if (coll_transports[w->position]->shared && ctx->host_of[process] != ctx->host_of[ctx->rank])
+			snprintf(reason, sizeof(reason), "it is on another host");
+		else if (len > 0 && w->table.reachable(w->inst, address, len, reason, sizeof(reason)))
 			return w;
 		if (used < why_bytes)
 			used += (size_t)snprintf(why + used, why_bytes - used, "%s%s: %s", used ? "; " : "",

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/hash.h"
+#include "control/one_host.h"
 #include "topology/cache.h"
 #include "topology/topology.h"
 
@@ -94,7 +95,7 @@ static int first_on_host(const struct coll_context *c, int *firsts, size_t bucke
 	const char *host = c->peer_infos[rank].host_id;
 	size_t at = coll_hash_bytes(0, host, strnlen(host, sizeof(c->info.host_id))) % buckets;
 
-	while (firsts[at] >= 0 && strncmp(c->peer_infos[firsts[at]].host_id, host, sizeof(c->info.host_id)) != 0)
+	while (firsts[at] >= 0 && !coll_one_host(&c->peer_infos[firsts[at]], &c->peer_infos[rank]))
 		at = (at + 1) % buckets;
 	if (firsts[at] < 0)
 		firsts[at] = rank;

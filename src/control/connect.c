@@ -14,6 +14,7 @@
 #include "base/delay.h"
 #include "base/errno_text.h"
 #include "control/liveness.h"
+#include "control/one_host.h"
 #include "control/ping.h"
 #include "control/process.h"
 #include "control/state.h"
@@ -68,7 +69,7 @@ struct coll_control_link *coll_control_find_link(const struct coll_control *c, i
 
 static bool same_host(const struct coll_control *c, const struct coll_peer_info *info)
 {
-	return info->control_unix[0] && strcmp(info->host_id, c->env.host_id) == 0;
+	return info->control_unix[0] && coll_one_host(info, &c->peer_infos[c->rank]);
 }
 
 /* Wait limit with a handshake doubles: a starved peer needs longer than the first time,

@@ -17,6 +17,7 @@
 #include "control/gossip.h"
 #include "control/keepalive.h"
 #include "control/liveness.h"
+#include "control/one_host.h"
 #include "control/ping.h"
 #include "control/process.h"
 #include "control/state.h"
@@ -226,6 +227,7 @@ static bool report_addresses(const struct coll_control_env *env, struct coll_pee
 		return true;
 	fits = coll_ips_check(all, env->settings->interface, why, why_bytes);
 	coll_ips_read(&ips, all, env->settings->interface);
+	coll_one_host_mark(info, all);
 	coll_net->freeifaddrs(all);
 	info->ips.at = info->used_bytes;
 	info->ips.len_bytes = (uint16_t)coll_ips_pack(&ips, info->bytes + info->used_bytes, COLL_PEER_INFO_IPS_BYTES);

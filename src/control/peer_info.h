@@ -15,7 +15,7 @@
 
 /* Room for 64 addresses of IPv6 in the list of the control plane and in that of tcp, and for what other transports say.
  */
-enum { COLL_PEER_INFO_BYTES = 3584, COLL_PEER_INFO_IPS_BYTES = 1152, COLL_PEER_INFO_OTHER_BYTES = 256 };
+enum { COLL_PEER_INFO_BYTES = 3584, COLL_PEER_INFO_IPS_BYTES = 1152, COLL_PEER_INFO_OTHER_BYTES = 256, COLL_HOST_MARKS = 8 };
 
 /* A part of bytes[]. */
 struct coll_peer_info_part {
@@ -33,6 +33,7 @@ struct coll_peer_info {
 	uint32_t cores;  /* this process may run on, its share of a quota considered */
 	char host_id[64];
 	char host_name[64];
+	uint32_t marks[COLL_HOST_MARKS]; /* of the addresses of its host, see control/one_host.h */
 	/* Control plane: an abstract Unix socket name and a TCP listener. */
 	char control_unix[40];
 	uint16_t control_port;          /* 0: none */
@@ -54,10 +55,10 @@ struct coll_peer_info {
 };
 
 #define COLL_PEER_INFO_MAGIC   0x434f4c4cu /* "COLL" */
-#define COLL_PEER_INFO_VERSION 8u
+#define COLL_PEER_INFO_VERSION 9u
 
 /* Ranks compare the version: a change of the layout, a new transport for example, needs a new one. */
-static_assert(COLL_PEER_INFO_VERSION == 8u && COLL_TRANSPORTS == 4, "raise COLL_PEER_INFO_VERSION");
+static_assert(COLL_PEER_INFO_VERSION == 9u && COLL_TRANSPORTS == 4, "raise COLL_PEER_INFO_VERSION");
 
 /* A part; length 0 if it is none, or came damaged. */
 static inline const uint8_t *coll_peer_info_part(const struct coll_peer_info *info, struct coll_peer_info_part part,

@@ -26,7 +26,7 @@ LATE_S, AT_ONCE = 1.2, 4
 class Layout(Wires):
     """Two hosts, joined by e0. gone: it is not to work, and the text has to match this."""
 
-    gone, ranks, transports, settings = None, 2, "tcp", {}
+    gone, ranks, transports, settings, before, one_net = None, 2, "tcp", {}, (), False
 
     def __init__(self, before=0, behind=0, bridges=False, wrong_route=False, ip6=False):
         super().__init__("10.94", pairs=0)
@@ -155,6 +155,18 @@ class Four(Layout):
     ranks, transports = 4, "shm,tcp"
 
 
+class Copies(Layout):
+    """Without /proc both take themselves for the same host, as copies of one machine do."""
+
+    transports, before = "shm,tcp", ("unshare", "-m", "sh", "-c", 'mount -t tmpfs none /proc && exec "$0" "$@"')
+
+
+class Apart(Layout):
+    """Processes, names and mounts are apart on one host, the network is not."""
+
+    transports, before, one_net = "shm,tcp", ("unshare", "--mount", "--ipc", "--pid", "--fork", "--mount-proc"), True
+
+
 class Three(Layout):
     """Each pair of three has a network of its own. The address of rank 0 that all are given is in one of them, to which
     the third host has a route."""
@@ -175,7 +187,7 @@ class Three(Layout):
 OTHERS = {"a firewall on both": Firewalls, "a firewall on one": Firewall, "connections half open": HalfOpen,
           "large packets lost": BlackHole, "interfaces in another order": OtherOrder,
           "an address on two interfaces": TwoInterfaces, "a network without carrier": NoCarrier,
-          "link-local IPv6 alone": LinkLocal, "two ranks on each host": Four, "three hosts, three networks": Three}
+          "link-local IPv6 alone": LinkLocal, "two ranks on each host": Four, "copies of one host": Copies, "namespaces of one host": Apart, "three hosts, three networks": Three}
 QUICK = [(0, 0, False, False, False), (5, 0, False, False, False), (12, 0, True, False, False), (2, 4, True, True, False),
          (3, 0, True, False, True)]
 
@@ -202,7 +214,8 @@ def refused(job, layout):
 
 
 def one(build, layout):
-    job = Job(build, 1000, [None] * layout.ranks, commands=[[layout.names[r % len(layout.names)], "split"] for r in range(layout.ranks)],
+    hosts = layout.names[:1] if layout.one_net else layout.names
+    job = Job(build, 1000, [None] * layout.ranks, [[hosts[r % len(hosts)], "split"] for r in range(layout.ranks)], layout.before,
               root=layout.root(), **{"COLL_CREATE_TIMEOUT_MS": "30000", "COLL_UNREACHABLE_MS": "4000" if layout.gone else "10000",
                                      "COLL_TIMEOUT_MS": "6000" if layout.gone else "30000",
                                      "COLL_TRANSPORTS": layout.transports, **layout.settings})

@@ -24,7 +24,7 @@ RANKS, LIMIT_S, GOES_ON_S = 3, 2.0, 1.0
 
 
 class Job:
-    def __init__(self, build, count, hosts, commands=None, **settings):
+    def __init__(self, build, count, hosts, commands=None, before=(), **settings):
         self.lines, self.seen = [], {}
         self.directory = tempfile.TemporaryDirectory()
         self.stop_file = os.path.join(self.directory.name, "stop")
@@ -35,7 +35,7 @@ class Job:
         self.started = []
         for r, host in enumerate(hosts):
             mine = dict(env, COLL_RANK=str(r), COLL_SIZE=str(self.ranks), **({"COLL_HOST_ID": host} if host else {}))
-            command = [f"{build}/tests/exchange_loop", str(count), self.stop_file] + (commands[r] if commands else [])
+            command = list(before) + [f"{build}/tests/exchange_loop", str(count), self.stop_file] + (commands[r] if commands else [])
             p = subprocess.Popen(command, env=mine, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
             self.started.append(p)
             for pipe in (p.stdout, p.stderr):

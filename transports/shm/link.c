@@ -222,7 +222,7 @@ coll_status coll_shm_link_open(void *inst, const struct coll_process_id *peer, c
 	}
 	l->opened = true;
 	memcpy(&l->address, address, sizeof(l->address));
-	if (l->address.pids == in->self.pids && !coll_shm_watch_process(l, l->address.pid))
+	if (l->address.pids != 0 && l->address.pids == in->self.pids && !coll_shm_watch_process(l, l->address.pid))
 		coll_shm_link_break(l, COLL_ERR_PEER_DEAD, "the process has ended");
 	if (coll_shm_link_state(l) == COLL_AGAIN && coll_shm_we_connect(l))
 		coll_shm_timer(in, 0);
