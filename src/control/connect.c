@@ -381,8 +381,8 @@ static void now_ready(struct coll_control *c, struct coll_control_link *l)
 	c->peers[l->peer].refused = false;
 	c->peers[l->peer].cut_off_ns = 0;
 	prove(c, l);
-	if (c->peers[l->peer].presumed)
-		c->peers[l->peer].presumed = c->peers[l->peer].life.left = false;
+	if (c->peers[l->peer].life.presumed)
+		c->peers[l->peer].life.presumed = c->peers[l->peer].life.left = false;
 	if (!c->peers[l->peer].suspect_until_ns)
 		l->probe = false;
 	coll_control_watch_process(c, l->peer);

@@ -93,6 +93,7 @@ struct coll_peer_life {
 	uint64_t asked_ns;       /* when we began to ask it, this time */
 	unsigned unanswered;     /* asks, 250 ms apart, since its last sign of life */
 	bool left;               /* said goodbye, at left_ns, or must have: see liveness.c */
+	bool presumed;           /* the latter */
 	uint64_t left_ns;
 };
 struct coll_peer_state {

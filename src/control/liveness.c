@@ -96,7 +96,7 @@ void coll_control_missing(struct coll_control *c, int peer, const char *cause)
 	if (c->peers[peer].unreached || would_have_heard(c, peer)) {
 		coll_control_death(c, peer, cause);
 	} else if (!c->closing && !p->dead && !p->life.left) {
-		p->life.left = p->presumed = true;
+		p->life.left = p->life.presumed = true;
 		p->life.left_ns = coll_clock_ns();
 		coll_control_say(c, COLL_LOG_INFO, "rank %d no longer listens (%s): it has left", peer, cause);
 	}
@@ -222,7 +222,7 @@ void coll_control_settle_suspects(struct coll_control *c, uint64_t now)
 			else
 				lost_link(c, r);
 			/* Those who know have had their time. */
-			if (p->presumed)
+			if (p->life.presumed)
 				p->life.left_ns -= COLL_DELAY_NS(LIVENESS);
 		} else if (now >= p->reconnect_ns) {
 			reconnect(c, r, now);

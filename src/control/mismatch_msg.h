@@ -19,7 +19,8 @@ enum coll_about {
 	COLL_ABOUT_NOTHING,  /* what you are doing now */
 	COLL_ABOUT_TAGS,     /* the same; and open your channels, since I send you tagged messages */
 	COLL_ABOUT_JOB,      /* what holds your process up: `call` (kind is valid if it is active), `third`, the process
-	                      * waited      for, `wait`, nanoseconds since it began, `in_stream`, 0 or the number of its stream */
+	                      * waited      for, `wait`, nanoseconds since it began, `in_stream`, 0 or the number of its
+	                      * stream */
 	COLL_ABOUT_END
 };
 

@@ -41,7 +41,6 @@ struct peer {
 	uint64_t suspect;          /* number of the suspicion, repeated by the answer that settles it */
 	bool link_lost;            /* a data link to it broke */
 	bool unreached;            /* because its host does not acknowledge */
-	bool presumed;             /* life.left was concluded from its absence */
 	/* Ways to it: connect.c. */
 	struct coll_ip proved; /* an address of it over which a link was authenticated */
 	bool has_proved;

@@ -92,14 +92,13 @@ static coll_status inquire_mismatch(struct coll_comm *comm, const struct coll_wa
 	return coll_wait_fail(comm, w, p, COLL_ERR_MISMATCH, where->peer, text);
 }
 
-static bool has_left(const struct coll_comm *comm, int peer)
+static struct coll_peer_life life_of(const struct coll_comm *comm, int peer)
 {
-	struct coll_peer_state state;
+	struct coll_peer_state state = {.life.left = true};
 
-	if (peer < 0)
-		return true;
-	coll_control_peer(comm->ctx->control, coll_comm_process(comm, peer), comm->id, -1, &state);
-	return state.life.left;
+	if (peer >= 0)
+		coll_control_peer(comm->ctx->control, coll_comm_process(comm, peer), comm->id, -1, &state);
+	return state.life;
 }
 
 /* Ping the peer, since its answer follows its notes; or start a liveness check, unless one is running. */
@@ -144,14 +143,15 @@ static coll_status inquire_broken(struct coll_comm *comm, const struct coll_wait
 	                                 COLL_NS_PER_MS) ||
 	    !coll_comm_caught_up(comm, &p->caught_up))
 		return COLL_OK;
-	left = end == COLL_LINK_CLOSED || has_left(comm, where->peer);
+	left = end == COLL_LINK_CLOSED || life_of(comm, where->peer).left;
 	/* An end says who died, or says nothing: it waits for the answer to that suspicion. */
 	if (comm->closing && p->fault == COLL_ERR_PEER_DEAD && !left)
 		return COLL_OK;
 	if (!left || where->peer < 0)
 		return coll_wait_fail(comm, w, p, p->fault, where->peer, cause);
-	snprintf(text, sizeof(text), "[COLL-2102] %s on host %s left: it destroyed its communicator",
-	         coll_comm_name(comm, where->peer).text, coll_comm_peer_info(comm, where->peer)->host_name);
+	snprintf(text, sizeof(text), "[COLL-2102] %s on host %s left: %s", coll_comm_name(comm, where->peer).text,
+	         coll_comm_peer_info(comm, where->peer)->host_name,
+	         life_of(comm, where->peer).presumed ? "nobody listens where it did" : "it destroyed its communicator");
 	return coll_wait_fail(comm, w, p, p->fault, where->peer, text);
 }
 

@@ -219,8 +219,8 @@ static coll_status assess(struct coll_comm *comm, const struct coll_wait *w, str
 	/* Counted from its goodbye: a rank that failed has sent the cause before it left. */
 	if (life->left && now > life->left_ns && now - life->left_ns > COLL_DELAY_NS(LEFT) &&
 	    coll_uptime_reaches(&p->left_age, now, COLL_DELAY_NS(SETTLE)) && seen_twice(comm, p, peer, LEFT)) {
-		snprintf(text, sizeof(text), "[COLL-2102] %s on host %s left: it destroyed its communicator", name.text,
-		         info->host_name);
+		snprintf(text, sizeof(text), "[COLL-2102] %s on host %s left: %s", name.text, info->host_name,
+		         life->presumed ? "nobody listens where it did" : "it destroyed its communicator");
 		return coll_wait_fail(comm, w, p, COLL_ERR_PEER_DEAD, peer, text);
 	}
 	if (now > heard && now - heard > (uint64_t)comm->timeout_ms * COLL_NS_PER_MS &&

@@ -273,6 +273,20 @@ WORLD_TEST(watchdog, a_rank_that_said_goodbye_has_left)
 	      fake_core.cause);
 }
 
+WORLD_TEST(watchdog, a_rank_that_counts_as_left_is_not_said_to_have_destroyed_it)
+{
+	int ms;
+
+	fake_control.state[PEER].life.presumed = true;
+	fake_control.state[PEER].life.left = true;
+	fake_control.state[PEER].life.left_ns = fake_clock.now_ns;
+	ms = verdict_ms(true);
+	CHECK(ms > 1000 && ms < 1400, "%d ms", ms);
+	CHECK(comm->failed == COLL_ERR_PEER_DEAD &&
+	              says("[COLL-2102] rank 2 on host host2 left: nobody listens where it did"),
+	      "%s", fake_core.cause);
+}
+
 WORLD_TEST(watchdog, a_rank_that_destroyed_the_communicator_has_made_another_call)
 {
 	int ms;
