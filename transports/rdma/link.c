@@ -77,6 +77,7 @@ void coll_rdma_link_up(struct rdma_link *l)
 	coll_rdma_path_text(l, path, sizeof(path));
 	rdma_log(in, COLL_LOG_INFO, "rdma: connected %s (inline %u bytes)", path, l->inline_bytes);
 	l->give_up_ns = 0;
+	l->waits_ns = coll_clock_ns();
 	l->attempts = 0;
 	coll_rdma_receiver_announce_all(l);
 	coll_rdma_tx_push(l);
