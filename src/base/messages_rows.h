@@ -25,6 +25,7 @@ MESSAGE(1105, COLL_OK, "A file or the program sets a name that is not a setting 
 MESSAGE(1106, COLL_OK, "A setting or a launcher's variable has a malformed value.", "The text names it, where it was set, and the expected form.")
 MESSAGE(1107, COLL_OK, "The rules for fault injection are malformed.", "See environment.md; unset COLL_HOOK in production.")
 MESSAGE(1108, COLL_OK, "The algorithm sends several chunks per frame, and they do not fit in a slot.", "Raise COLL_SLOT_BYTES or COLL_MEMORY_BUDGET, or do not force that algorithm.")
+MESSAGE(1109, COLL_OK, "COLL_TRANSPORTS names a transport that cannot be used on this machine; the others are used.", "The text says why. Name it alone to make this an error, or take it from the list.")
 MESSAGE(1110, COLL_OK, "Some variables of a launcher are set, others are missing.", "Set those that the text names as missing, or unset the rest.")
 MESSAGE(1111, COLL_OK, "The ranks have their numbers, but no rendezvous address.", "Set COLL_ROOT=host:port of rank 0, or give coll_config.id or coll_config.exchange.")
 MESSAGE(1112, COLL_OK, "No algorithm supports this call here, usually because COLL_ALGO forces one that does not.", "Unset COLL_ALGO, or see coll-info --choices.")

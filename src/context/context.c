@@ -396,11 +396,11 @@ static void free_tables(struct coll_context *c)
 	for (int i = 0; i < c->ninside; i++)
 		free(c->inside[i].group_of);
 	free(c->inside_text);
-	free(c->closed_transports);
 	free(c->host_of);
 	free(c->oversubscribed);
 	free(c->processes);
 	free(c->peer_infos);
+	free(c->opening);
 	free(c);
 }
 

@@ -86,8 +86,7 @@ struct coll_context {
 	struct coll_interrupt interrupt; /* of the program; set before any wait */
 
 	struct coll_opened_transport transports[COLL_TRANSPORTS];
-	struct coll_host_nics *nics; /* while they are opened */
-	char *closed_transports;     /* those that could not be opened, and why; NULL: none */
+	struct coll_opening *opening; /* of transports.c: what could not be opened, and why */
 	int ntransports, wake_fd;
 	struct coll_shared_group *group; /* if all ranks are in one process, else NULL */
 	struct coll_context *next_ended; /* in group->ended */

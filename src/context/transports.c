@@ -5,6 +5,7 @@
 #include "context/transports.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/errno_text.h"
@@ -16,6 +17,18 @@
 #include "transports/common/dummy.h"
 #include "transports/hook/hook.h"
 #include "transports/loop/group.h"
+
+struct closed_transport {
+	char why[160]; /* empty: it is open, or not allowed */
+	int level;     /* how loudly that has been said */
+};
+
+/* How the opening went. */
+struct coll_opening {
+	struct closed_transport closed[COLL_TRANSPORTS]; /* by the position */
+	struct closed_transport *now;                    /* that of the transport that is being opened */
+	struct coll_host_nics *nics;                     /* meanwhile */
+};
 
 /* ---- Callbacks for transports ---- */
 
@@ -29,11 +42,18 @@ static const char *env_setting(void *ctx, const char *name)
 static void env_log(void *ctx, int level, const char *format, ...)
 {
 	const struct coll_context *c = ctx;
+	struct closed_transport *now = c->opening ? c->opening->now : NULL;
 	va_list ap;
 
 	va_start(ap, format);
 	coll_log_v(&c->logger, level, format, ap);
 	va_end(ap);
+	if (!now || level > COLL_LOG_INFO)
+		return;
+	va_start(ap, format);
+	vsnprintf(now->why, sizeof(now->why), format, ap);
+	va_end(ap);
+	now->level = level < now->level ? level : now->level;
 }
 
 static uint32_t env_nic_mbps(void *ctx, const char *nic)
@@ -45,7 +65,7 @@ static enum coll_nic_distance env_nic_distance(void *ctx, const char *nic)
 {
 	struct coll_context *c = ctx;
 
-	return (enum coll_nic_distance)coll_host_nics_crossing(c->nics, nic);
+	return (enum coll_nic_distance)coll_host_nics_crossing(c->opening->nics, nic);
 }
 
 static int process_of(const struct coll_context *c, const struct coll_process_id *id)
@@ -138,11 +158,22 @@ static size_t room_for_address(const struct coll_context *c)
 	return left > others ? left - others : 0;
 }
 
-/* why: those that cannot be used, and the reason. */
+static void report_closed(struct closed_transport *closed, const char *name, coll_status st)
+{
+	const struct closed_transport was = *closed;
+	const struct coll_errno_text text = coll_errno_take(was.why[0] ? was.why : coll_status_string(st));
+	const bool named = strstr(text.text, name) != NULL;
+
+	snprintf(closed->why, sizeof(closed->why), "%s%s%.140s", named ? "" : name, named ? "" : ": ", text.text);
+}
+
+/* One that cannot be used is left out, and the last thing that it said is the reason, unless a system call was refused.
+ */
 static coll_status open_transport(struct coll_context *c, const struct coll_transport *t, int position,
-                                  struct coll_shared_group *group, char why[240], struct coll_error_box *err)
+                                  struct coll_shared_group *group, struct coll_error_box *err)
 {
 	struct coll_opened_transport *w = &c->transports[c->ntransports];
+	struct closed_transport *closed = &c->opening->closed[position];
 	struct coll_transport_env env = {.size = sizeof(env),
 	                                 .self = c->info.id,
 	                                 .job_key = {c->identity.job_key[0], c->identity.job_key[1]},
@@ -170,9 +201,12 @@ static coll_status open_transport(struct coll_context *c, const struct coll_tran
 		env.hook = w->hook;
 	}
 	coll_errno_clear();
+	*closed = (struct closed_transport){.level = COLL_LOG_DEBUG};
+	c->opening->now = closed;
 	st = w->table.open(&env, &w->inst);
 	if (st == COLL_OK)
 		st = w->table.address(w->inst, c->info.bytes + c->info.used_bytes, room_for_address(c), &len);
+	c->opening->now = NULL;
 	if (st != COLL_OK) {
 		coll_log(&c->logger, COLL_LOG_INFO, "transport %s is not available: %s", t->name,
 		         coll_status_string(st));
@@ -185,10 +219,10 @@ static coll_status open_transport(struct coll_context *c, const struct coll_tran
 		if (st == COLL_ERR_MEMORY || coll_errno_kept_shortage())
 			return coll_error_set(err, coll_errno_status(st), "[COLL-4104] transport %s: %s", t->name,
 			                      coll_errno_take("out of memory").text);
-		snprintf(why + strlen(why), 240 - strlen(why), "%s%s: %s", why[0] ? "; " : "", t->name,
-		         coll_errno_take(coll_status_string(st)).text);
+		report_closed(closed, t->name, st);
 		return COLL_OK;
 	}
+	closed->why[0] = '\0';
 	w->table.caps(w->inst, &w->caps);
 	c->info.transport[position] = (struct coll_peer_info_part){c->info.used_bytes, (uint16_t)len};
 	c->info.used_bytes = (uint16_t)(c->info.used_bytes + len);
@@ -196,34 +230,54 @@ static coll_status open_transport(struct coll_context *c, const struct coll_tran
 	return COLL_OK;
 }
 
+/* The list says which may be used, so the others go on: but who has named one wants to know. */
+static void warn_of_named(const struct coll_context *c)
+{
+	const struct closed_transport *closed = c->opening->closed;
+
+	for (int i = 0; i < COLL_TRANSPORTS && c->settings.transports[0]; i++)
+		if (closed[i].why[0] && closed[i].level > COLL_LOG_WARN)
+			coll_log(&c->logger, COLL_LOG_WARN,
+			         "[COLL-1109] COLL_TRANSPORTS=%s goes on without one that cannot be used here: %s",
+			         c->settings.transports, closed[i].why);
+}
+
 coll_status coll_transports_open(struct coll_context *c, struct coll_shared_group *group, struct coll_error_box *err)
 {
 	struct coll_host_nics nics = {.device = coll_pci_address(c->identity.device)};
-	char why[240] = "";
+	char why[400] = "";
 	coll_status st = check_list(c->settings.transports, err);
 
-	c->nics = &nics;
+	c->opening = calloc(1, sizeof(*c->opening));
+	if (!c->opening)
+		return coll_error_set(err, COLL_ERR_MEMORY, "out of memory for the transports");
+	c->opening->nics = &nics;
 	/* Open in the order of preference: every rank uses the first transport that reaches a peer. */
 	for (int turn = 0; turn < COLL_TRANSPORTS; turn++)
 		for (int i = 0; st == COLL_OK && i < COLL_TRANSPORTS; i++)
 			if (turn_of(c->settings.transports, i, group != NULL) == turn)
-				st = open_transport(c, coll_transports[i], i, group, why, err);
+				st = open_transport(c, coll_transports[i], i, group, err);
 	coll_host_nics_free(&nics);
-	c->nics = NULL;
-	if (st == COLL_OK && why[0] && !(c->closed_transports = strdup(why)))
-		st = coll_error_set(err, COLL_ERR_MEMORY, "out of memory for a text");
-	if (st == COLL_OK && c->ntransports == 0 && c->size > 1)
-		st = coll_error_set(err, COLL_ERR_CONFIG,
-		                    "[COLL-1103] no transport of COLL_TRANSPORTS=%s can be used here (%s)",
-		                    c->settings.transports, why);
-	return st;
+	c->opening->nics = NULL;
+	if (st != COLL_OK || c->size == 1)
+		return st;
+	if (c->ntransports > 0) {
+		warn_of_named(c);
+		return COLL_OK;
+	}
+	coll_transports_add_unopened(c, why, sizeof(why), 0);
+	return coll_error_set(err, COLL_ERR_CONFIG,
+	                      "[COLL-1103] no transport of COLL_TRANSPORTS=%s can be used here (%s)",
+	                      c->settings.transports, why);
 }
 
 void coll_transports_add_unopened(const struct coll_context *ctx, char *why, size_t why_bytes, size_t used)
 {
-	if (ctx->closed_transports && used < why_bytes)
-		used += (size_t)snprintf(why + used, why_bytes - used, "%s%s", used ? "; " : "",
-		                         ctx->closed_transports);
+	const struct closed_transport *closed = ctx->opening->closed;
+
+	for (int i = 0; i < COLL_TRANSPORTS; i++)
+		if (closed[i].why[0] && used < why_bytes)
+			used += (size_t)snprintf(why + used, why_bytes - used, "%s%s", used ? "; " : "", closed[i].why);
 	for (int i = 0; i < COLL_TRANSPORTS; i++)
 		if (turn_of(ctx->settings.transports, i, ctx->group != NULL) < 0 &&
 		    strcmp(coll_transports[i]->name, "loop") != 0 && used < why_bytes)

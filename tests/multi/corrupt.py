@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """A frame whose head was damaged on its way (COLL_HOOK=head): the ranks make the same
 calls, so no rank says that calls differ; every rank says that a frame of the sender is
-corrupt, in time. And settings that no transport could serve are refused.
+corrupt, in time. And settings that no transport could serve are refused; a transport that is named and cannot be opened
+is said, once per rank, and the others go on.
 
 usage: corrupt.py BUILD-DIRECTORY
 """
@@ -37,6 +38,19 @@ def refused(build, name, value, words):
     return [] if statuses == [1] and words in "\n".join(job.lines) else [f"{statuses} {job.lines}"]
 
 
+def closed(build, transports, ranks, status, words, warnings):
+    """rdma cannot be used: there is no such device."""
+    job = Job(build, 2, [None] * ranks, COLL_TRANSPORTS=transports, COLL_RDMA_DEVICE="none0", COLL_DEBUG="warn")
+    if status == 0 and not job.running():
+        return ["it does not start"] + job.lines[-3:]
+    open(job.stop_file, "w").close()
+    statuses = job.finish(10)
+    said = [line for line in job.lines if "goes on without" in line and "rdma is not used: " in line]
+    if statuses == [status] * ranks and words in "\n".join(job.lines) and len(said) == warnings:
+        return []
+    return [f"{statuses}, {len(said)} warnings"] + job.lines[-4:]
+
+
 def main():
     build = os.path.abspath(sys.argv[1])
     report = Report()
@@ -46,6 +60,9 @@ def main():
                         damaged(build, transport, count, frame))
     for value in ("1", "-3", "257", "2000000000"):
         report.case(f"COLL_SLOTS={value}", refused(build, "COLL_SLOTS", value, "2 to 256 slots"))
+    report.case("rdma,tcp: goes on, and says so", closed(build, "rdma,tcp", 2, 0, "done 0", 2))
+    report.case("rdma alone: an error with the reason", closed(build, "rdma", 2, 1, "(rdma is not used: ", 0))
+    report.case("no list: nothing is said", closed(build, "", 2, 0, "done 0", 0))
     return report.close()
 
 
