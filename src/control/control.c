@@ -5,6 +5,8 @@
 #include "control/control.h"
 
 #include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -92,6 +94,8 @@ static bool handle(struct coll_control *c, struct coll_control_link *l)
 		}
 		return true;
 	case COLL_MSG_BYE:
+		/* It waits for the acknowledgement. */
+		coll_net->setsockopt(l->fd, IPPROTO_TCP, TCP_QUICKACK, &(int){1}, sizeof(int));
 		l->bye = true;
 		c->peers[l->peer].life.left = true;
 		c->peers[l->peer].life.left_ns = coll_clock_ns();
@@ -356,6 +360,42 @@ void coll_control_flush(struct coll_control *c, int ms)
 	} while (more && coll_clock_ns() < deadline);
 }
 
+void coll_control_service(struct coll_control *c)
+{
+	pthread_mutex_lock(&c->lock);
+	service_locked(c);
+	coll_control_unlock(c);
+}
+
+/* Whether a goodbye has not arrived: the system of the other end acknowledges it, however late its process is. */
+static bool under_way(const struct coll_control *c)
+{
+	for (int i = 0; i < c->nlinks; i++) {
+		const struct coll_control_link *l = c->links[i];
+		struct tcp_info info = {0};
+		socklen_t len = sizeof(info);
+
+		if (l->said_bye && !l->bye && coll_net->getsockopt(l->fd, IPPROTO_TCP, TCP_INFO, &info, &len) == 0 &&
+		    info.tcpi_unacked > 0)
+			return true;
+	}
+	return false;
+}
+
+/* During an outage: what the peers send again when it is over would meet a closed socket, whose answer is taken for a
+ * death. So goodbyes must have arrived, for as long as an outage may last. A job that has failed is not waited for. */
+static void see_off(struct coll_control *c)
+{
+	const uint64_t until =
+	        coll_clock_ns() + (uint64_t)coll_settings_unreachable_ms(c->env.settings) * COLL_NS_PER_MS;
+	struct pollfd p = {.fd = c->epoll, .events = POLLIN};
+
+	while (!c->notes && under_way(c) && coll_clock_ns() < until) {
+		coll_net->poll(&p, 1, COLL_DELAY_CONTROL_FLUSH_LOOK_MS);
+		coll_control_service(c);
+	}
+}
+
 void coll_control_close(struct coll_control **control, int flush_ms)
 {
 	struct coll_control *c = *control;
@@ -373,6 +413,7 @@ void coll_control_close(struct coll_control **control, int flush_ms)
 			coll_control_write(c, c->links[i]);
 		coll_control_unlock(c);
 		coll_control_flush(c, flush_ms);
+		see_off(c);
 	}
 	while (c->nlinks > 0)
 		coll_control_drop_link(c, c->links[0]);
@@ -388,13 +429,6 @@ void coll_control_close(struct coll_control **control, int flush_ms)
 	coll_control_forget_all(c);
 	free(c->peers);
 	free(c);
-}
-
-void coll_control_service(struct coll_control *c)
-{
-	pthread_mutex_lock(&c->lock);
-	service_locked(c);
-	coll_control_unlock(c);
 }
 
 int coll_control_fd(const struct coll_control *c)
