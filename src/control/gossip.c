@@ -235,8 +235,8 @@ bool coll_control_report(struct coll_control *c, const struct coll_note *note)
 	bool news = true;
 
 	pthread_mutex_lock(&c->lock);
-	/* The others take this process for dead and go on without it. */
-	if (c->peers[c->rank].dead)
+	/* It has not joined, or the others take this process for dead and go on without it. */
+	if (!c->peers || c->peers[c->rank].dead)
 		news = false;
 	else if (note->kind != COLL_GOSSIP_DEATH)
 		news = coll_control_spread(c, note, -1);

@@ -15,7 +15,12 @@
 
 /* Room for 64 addresses of IPv6 in the list of the control plane and in that of tcp, and for what other transports say.
  */
-enum { COLL_PEER_INFO_BYTES = 3584, COLL_PEER_INFO_IPS_BYTES = 1152, COLL_PEER_INFO_OTHER_BYTES = 256, COLL_HOST_MARKS = 8 };
+enum {
+	COLL_PEER_INFO_BYTES = 3584,
+	COLL_PEER_INFO_IPS_BYTES = 1152,
+	COLL_PEER_INFO_OTHER_BYTES = 256,
+	COLL_HOST_MARKS = 8
+};
 
 /* A part of bytes[]. */
 struct coll_peer_info_part {

@@ -10,6 +10,8 @@
 
 /* Of five ranks 2 and 4 are no neighbours, neither on the ring nor in the tree. */
 enum { RANKS = 5, FAILS = 2, SEES = 4, LIMIT_MS = 2000, STOPPED_MS = 600 };
+/* For control links of neighbours: who is stopped makes none, and then nobody can be told. */
+enum { SETTLED_MS = 300 };
 
 /* How the rank goes that has failed. */
 enum manner { IN_ORDER, WITHOUT_A_WORD, KILLED, KILLED_UNTOLD, MANNERS };
@@ -58,6 +60,7 @@ static void body(const void *arg, int rank)
 
 	if (st != COLL_OK)
 		_exit(8);
+	usleep(SETTLED_MS * 1000);
 	atomic_fetch_add(&processes->ready, 1);
 	if (rank == FAILS)
 		fail(comm, manner);
