@@ -343,6 +343,10 @@ class Descriptors(Event):
     kind, limit, least, words = "descriptors", resource.RLIMIT_NOFILE, 3, ("descriptor", "RLIMIT_NOFILE", "too many open files")
     limit_s = DEAD_S + TIMEOUT_MS / 1000
 
+    # Before, the program itself may need more: to enter its namespace.
+    def may_strike(self, seats):
+        return soak.PHASES[seats[self.victim].phase] != "start"
+
     def goes_on(self):
         return True
 
