@@ -16,7 +16,7 @@ import tempfile
 import time
 
 from job import Report, until
-from wires import Wires, missing
+from wires import wires_or_none
 
 COUNT, ENOUGH = 3 << 19, 48 << 20  # of two ranks each sends 12 windows a call: 8 and 4 over rails of 2 to 1
 SETS = 'cpuset="{cpus}" complete_cpuset="{cpus}" nodeset="{nodes}" complete_nodeset="{nodes}"'
@@ -171,13 +171,8 @@ def few(build, wires, cpus):
 def main():
     build = os.path.abspath(sys.argv[1])
     cpus = sorted(os.sched_getaffinity(0))[:2]
-    why = missing("ss", "taskset") or (None if len(cpus) == 2 and cpus[1] < 32 else "two CPUs are needed")
-    wires = None if why else Wires("10.91", 2)
-    if wires and not wires.good:
-        wires.close()
-        why = "cannot make veth pairs between network namespaces"
-    if why:
-        print(f"skip nics: {why}\n0 passed, 0 failed, 1 skipped")
+    wires = wires_or_none("nics", "10.91", 2, ("ss", "taskset"), None if len(cpus) == 2 and cpus[1] < 32 else "two CPUs are needed")
+    if not wires:
         return 77
     report = Report()
     try:

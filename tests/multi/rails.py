@@ -16,7 +16,7 @@ import time
 
 from job import Report, now, starved, until
 from resets import Job, judge_errors
-from wires import Wires, missing
+from wires import wires_or_none
 
 LIMIT_S = 2.0
 # Frames of 16 KiB, so that a call has more tiles than windows.
@@ -171,13 +171,8 @@ def strangers(build, wires):
 
 def main():
     build = os.path.abspath(sys.argv[1])
-    why = missing("ss")
-    wires = None if why else Wires("10.93", 2)
-    if wires and not wires.good:
-        wires.close()
-        why = "cannot make veth pairs between network namespaces"
-    if why:
-        print(f"skip rails: {why}\n0 passed, 0 failed, 1 skipped")
+    wires = wires_or_none("rails", "10.93", 2, ("ss",))
+    if not wires:
         return 77
     report = Report()
     one = dict(COLL_INTERFACE="e0", COLL_TCP_SOCKETS="3")

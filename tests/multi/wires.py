@@ -23,6 +23,19 @@ def missing(*tools):
     return f"no {' or '.join(lacks)} here" if lacks else None
 
 
+def wires_or_none(name, network, pairs=1, tools=(), why=None):
+    """Wires for the test of that name; None, and it is said that the test is skipped: they cannot be made, tools are missing, or
+    the caller says why."""
+    why = missing(*tools) or why
+    wires = None if why else Wires(network, pairs)
+    if wires and not wires.good:
+        wires.close()
+        why = "cannot make veth pairs between network namespaces"
+    if why:
+        print(f"skip {name}: {why}\n0 passed, 0 failed, 1 skipped")
+    return None if why else wires
+
+
 class Wires:
     """Side i of pair k has the address NETWORK.k.(1 + i); network: its first two numbers. tbf: what shapes every end
     (words of tc), nothing by default. good: all of it could be made."""
