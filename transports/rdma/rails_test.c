@@ -185,7 +185,7 @@ static void the_path_has_the_rates_of_all_ports(void)
 	close_job();
 }
 
-/* Both ends say so once, in time, and name the rail and the device. */
+/* Both ends say so once, in time, and name the rail and the device. rail -1: whichever was found to be lost last. */
 static void judge_end(int rail, const char *device, uint64_t since)
 {
 	char name[40];
@@ -193,7 +193,10 @@ static void judge_end(int rail, const char *device, uint64_t since)
 	CHECK(AWAIT(both_down()));
 	CHECK(coll_clock_ns() - since < 2000000000u, "after %llu ms",
 	      (unsigned long long)(coll_clock_ns() - since) / 1000000);
-	snprintf(name, sizeof(name), "rail %d of 2: ", rail + 1);
+	if (rail < 0)
+		snprintf(name, sizeof(name), " of 2: ");
+	else
+		snprintf(name, sizeof(name), "rail %d of 2: ", rail + 1);
 	for (int n = 0; n < 100; n++)
 		both_down();
 	for (int i = 0; i < SIDES; i++) {
@@ -350,7 +353,7 @@ static void both_devices_are_lost(void)
 	fabric_unplug(1, true);
 	since = coll_clock_ns();
 	post_all(2);
-	judge_end(0, "fabric", since);
+	judge_end(-1, "fabric", since);
 	close_job();
 	fabric_unplug(0, false);
 	fabric_unplug(1, false);
