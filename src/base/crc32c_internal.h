@@ -1,0 +1,22 @@
+/*
+ * What the levels of the CRC share.
+ */
+#ifndef COLL_BASE_CRC32C_INTERNAL_H
+#define COLL_BASE_CRC32C_INTERNAL_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* Three chains run side by side over blocks of so many bytes each. */
+enum { COLL_CRC32C_LONG = 4096, COLL_CRC32C_SHORT = 256 };
+
+/* at[k][b]: what byte k of a CRC becomes when so many zero bytes follow. */
+struct coll_crc32c_shift {
+	uint32_t at[4][256];
+};
+
+extern struct coll_crc32c_shift coll_crc32c_long, coll_crc32c_short;
+
+uint32_t coll_crc32c_instruction(uint32_t crc, const void *bytes, size_t len_bytes);
+
+#endif
