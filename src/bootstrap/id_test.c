@@ -10,6 +10,7 @@
 #include "bootstrap/id_host.h"
 #include "bootstrap/job_test.h"
 #include "bootstrap/probe.h"
+#include "bootstrap/rendezvous_state.h"
 #include "tests/holdings.h"
 #include "tests/plain.h"
 
@@ -267,6 +268,79 @@ TEST(id, a_fork_hosts_its_own)
 	waitpid(child, &status, 0);
 	CHECK(status == 0, "the child failed: %d", status);
 	finish(&j);
+}
+
+/* A process that knows the key says this first; its answer's type and text. */
+static uint32_t say_first(const coll_unique_id *id, const struct introduction *in, size_t payload_bytes, char *text,
+                          size_t text_bytes)
+{
+	const uint64_t until = coll_clock_ns() + 20000000000u;
+	unsigned char *buf = calloc(1, sizeof(*in) + payload_bytes);
+	struct coll_wire w = {.fd = -1};
+	struct coll_places places;
+	struct coll_wire_frame f;
+	uint64_t key[2];
+	uint32_t type = 0;
+	bool said = false;
+
+	CHECK(coll_id_read(id, &places, key, NULL) == COLL_OK && coll_wire_connect(&w, &places.place[0], key));
+	memcpy(buf, in, sizeof(*in));
+	while (!type && w.state != COLL_WIRE_CLOSED && coll_clock_ns() < until) {
+		struct pollfd p = {.fd = w.fd, .events = coll_wire_events(&w)};
+
+		if (!said && w.state == COLL_WIRE_OPEN)
+			said = coll_wire_send(&w, FRAME_REGISTER, buf, sizeof(*in) + payload_bytes, NULL, 0);
+		poll(&p, 1, 10);
+		coll_wire_pump(&w, p.revents);
+		if (coll_wire_peek(&w, 1 << 20, &f)) {
+			type = f.type;
+			snprintf(text, text_bytes, "%.*s", f.len_bytes > 8 ? (int)f.len_bytes - 8 : 0,
+			         (const char *)f.body + 8);
+		}
+	}
+	coll_wire_close(&w);
+	free(buf);
+	return type;
+}
+
+static long size_kb(void)
+{
+	FILE *f = fopen("/proc/self/status", "r");
+	char line[200];
+	long kb = 0;
+
+	while (f && fgets(line, sizeof(line), f))
+		if (sscanf(line, "VmPeak: %ld", &kb) == 1)
+			break;
+	if (f)
+		fclose(f);
+	return kb;
+}
+
+/* The first rank that comes says how many there are, and may lie: what the others will bring takes no memory before
+ * they bring it. */
+TEST(id, what_the_first_rank_claims_is_not_believed_at_once)
+{
+	const int threads = holdings_threads(), descriptors = holdings_descriptors();
+	struct introduction lie = {
+	        .version = WIRE_VERSION, .size = 1 << 20, .rank = 1, .len_bytes = 2000, .left_ms = 20000};
+	struct coll_settings settings;
+	coll_unique_id id;
+	char text[700];
+	long before;
+
+	coll_settings_load(&settings, NULL, NULL, NULL);
+	CHECK(coll_bootstrap_unique_id(&settings, &id, NULL) == COLL_OK);
+	before = size_kb();
+	CHECK(say_first(&id, &lie, 2000, text, sizeof(text)) == FRAME_STAY, "%s", text);
+	CHECK(size_kb() - before < 256 << 10, "%ld KB more", size_kb() - before);
+	lie.size = UINT32_MAX;
+	for (int i = 0; i < 2; i++, lie.size = 0) {
+		CHECK(coll_bootstrap_unique_id(&settings, &id, NULL) == COLL_OK);
+		CHECK(say_first(&id, &lie, 2000, text, sizeof(text)) == FRAME_FAILED);
+		CHECK(strstr(text, "an id can bring together"), "%s", text);
+	}
+	until_it_holds(threads, descriptors);
 }
 
 TEST(id, abandoned_ids_are_bounded)

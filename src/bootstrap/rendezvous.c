@@ -158,7 +158,7 @@ static void serve_pending(struct rendezvous *r, int i, short revents)
 
 	coll_wire_pump(w, revents);
 	/* A frame of another length than ours must be read to say what is wrong. */
-	if (coll_wire_peek(w, most + (1 << 20), &f)) {
+	while (w->fd >= 0 && coll_wire_peek(w, most + (1 << 20), &f)) {
 		if (!r->newcomer(r->role, w, &f)) {
 			drop_pending(r, i);
 			return;

@@ -19,21 +19,24 @@
 #include "bootstrap/rendezvous_state.h"
 
 struct guest {
-	bool here;
 	bool attached;
 	unsigned char incarnation[16];
 	int parent;
 	int children;
 	uint64_t host;
+	unsigned char *payload; /* at a host, until all have come */
 	size_t places_bytes;
-	unsigned char places[COLL_PLACES_BYTES];
+	unsigned char places[];
 };
+
+/* Of a hosted meeting: more than the first rank that comes may claim. */
+enum { HOSTED_RANKS_MAX = 1 << 20 };
 
 struct root {
 	struct rendezvous rendezvous;
 	struct coll_rendezvous_point how; /* of the rendezvous; a host completes it */
 	void *table;                      /* of a host */
-	struct guest *guests;             /* by rank */
+	struct guest **guests;            /* by rank; NULL: it has not come */
 	int *parents;                     /* ranks that can be reached, in order of arrival */
 	int parent_count;
 	int first_open; /* parents before this index are full */
@@ -46,21 +49,21 @@ static bool not_here(const void *arg, int rank)
 {
 	const struct root *o = arg;
 
-	return !o->guests[rank].here;
+	return !o->guests[rank];
 }
 
 static bool not_attached(const void *arg, int rank)
 {
 	const struct root *o = arg;
 
-	return o->guests[rank].here && !o->guests[rank].attached;
+	return o->guests[rank] && !o->guests[rank]->attached;
 }
 
 static void mark_attached(struct root *o, int rank)
 {
-	if (!o->guests[rank].here || o->guests[rank].attached)
+	if (!o->guests[rank] || o->guests[rank]->attached)
 		return;
-	o->guests[rank].attached = true;
+	o->guests[rank]->attached = true;
 	o->attached++;
 }
 
@@ -83,10 +86,10 @@ static int choose_parent(struct root *o, const struct guest *newcomer)
 {
 	if (o->own_children < FAN_OUT)
 		return o->how.rank;
-	while (o->first_open < o->parent_count && o->guests[o->parents[o->first_open]].children >= FAN_OUT)
+	while (o->first_open < o->parent_count && o->guests[o->parents[o->first_open]]->children >= FAN_OUT)
 		o->first_open++;
 	for (int i = o->first_open; i < o->parent_count && i < o->first_open + 4 * FAN_OUT; i++) {
-		struct guest *g = &o->guests[o->parents[i]];
+		struct guest *g = o->guests[o->parents[i]];
 
 		if (g != newcomer && g->children < FAN_OUT && reachable(g, newcomer->host))
 			return o->parents[i];
@@ -94,20 +97,39 @@ static int choose_parent(struct root *o, const struct guest *newcomer)
 	return o->how.rank;
 }
 
-/* Guests, and the table of a host. */
-static bool make_places(struct root *o)
+/* What is claimed costs a few bytes a rank; what a rank brings is kept when it has come. */
+static bool make_places(struct root *o, uint32_t size)
 {
-	const size_t size = (size_t)o->how.size;
-
 	o->guests = calloc(size, sizeof(*o->guests));
 	o->parents = calloc(size, sizeof(*o->parents));
-	if (o->how.hosted)
-		o->how.all = o->table = malloc(size * o->how.len_bytes + 1);
-	return o->guests && o->parents && o->how.all;
+	return o->guests && o->parents;
+}
+
+static struct guest *make_guest(size_t places_bytes, size_t payload_bytes)
+{
+	struct guest *g = calloc(1, sizeof(*g) + places_bytes);
+
+	if (g && payload_bytes && !(g->payload = malloc(payload_bytes))) {
+		free(g);
+		return NULL;
+	}
+	return g;
+}
+
+static void free_guests(struct root *o)
+{
+	for (int r = 0; o->guests && r < o->how.size; r++) {
+		if (o->guests[r])
+			free(o->guests[r]->payload);
+		free(o->guests[r]);
+	}
+	free(o->guests);
+	free(o->parents);
+	free(o->table);
 }
 
 /* The host learns from the first rank that comes what the job is. */
-static bool know_job(struct root *o, const struct introduction *in)
+static void know_job(struct root *o, const struct introduction *in)
 {
 	int awaited = COLL_MEETING_AWAITED;
 
@@ -115,13 +137,18 @@ static bool know_job(struct root *o, const struct introduction *in)
 		rendezvous_fail(&o->rendezvous, COLL_ERR_BOOTSTRAP, -1,
 		                "the maker of coll_config.id has made %d more ids, and gave up this one",
 		                COLL_ID_WAITING_MAX);
-		return false;
+	} else if (in->size == 0 || in->size > HOSTED_RANKS_MAX || in->len_bytes > UINT32_MAX / 2 / in->size) {
+		rendezvous_fail(&o->rendezvous, COLL_ERR_ARGUMENT, -1,
+		                "the first rank that came says %u ranks that exchange %llu bytes each: an id can bring "
+		                "together 1 to %d ranks, and at most 2 GiB",
+		                in->size, (unsigned long long)in->len_bytes, HOSTED_RANKS_MAX);
+	} else if (!make_places(o, in->size)) {
+		rendezvous_fail(&o->rendezvous, COLL_ERR_MEMORY, -1,
+		                "the maker of the id has no memory for the rendezvous of %u ranks", in->size);
+	} else {
+		o->how.size = (int)in->size;
+		o->how.len_bytes = in->len_bytes;
 	}
-	if (in->size == 0 || in->size > INT32_MAX || in->len_bytes > UINT32_MAX / 2 / in->size)
-		return false;
-	o->how.size = (int)in->size;
-	o->how.len_bytes = in->len_bytes;
-	return make_places(o);
 }
 
 /* The time of a hosted meeting is that of the rank whose own ends first. */
@@ -148,10 +175,11 @@ static bool acceptable(struct root *o, const struct introduction *in, size_t pay
 		                "a process uses version %u of the rendezvous, %s version %d: the ranks run "
 		                "different versions of the library",
 		                in->version, rank_name(root, how->rank), WIRE_VERSION);
-	else if (how->size == 0 && !know_job(o, in))
-		rendezvous_fail(&o->rendezvous, COLL_ERR_MEMORY, -1,
-		                "the maker of the id has no memory for the rendezvous of %u ranks", in->size);
-	else if (in->size != (uint32_t)how->size)
+	else if (how->size == 0)
+		know_job(o, in);
+	if (o->rendezvous.status != COLL_AGAIN)
+		return false;
+	if (in->size != (uint32_t)how->size)
 		rendezvous_fail(&o->rendezvous, COLL_ERR_BOOTSTRAP, rank,
 		                "rank %d says that the job has %u ranks, %s says %d", rank, in->size,
 		                how->hosted ? "the first that came" : "rank 0", how->size);
@@ -165,37 +193,52 @@ static bool acceptable(struct root *o, const struct introduction *in, size_t pay
 		                how->len_bytes);
 	if (o->rendezvous.status != COLL_AGAIN)
 		return false;
-	g = &o->guests[rank];
-	if (g->here && memcmp(g->incarnation, in->incarnation, sizeof(g->incarnation)) != 0)
+	g = o->guests[rank];
+	if (g && memcmp(g->incarnation, in->incarnation, sizeof(g->incarnation)) != 0)
 		rendezvous_fail(&o->rendezvous, COLL_ERR_BOOTSTRAP, rank, "two processes claim rank %d of %u", rank,
 		                in->size);
 	return o->rendezvous.status == COLL_AGAIN;
 }
 
-static void enter(struct root *o, const struct introduction *in, const unsigned char *places,
+static bool no_memory(struct root *o)
+{
+	char root[32];
+
+	rendezvous_fail(&o->rendezvous, COLL_ERR_MEMORY, o->how.rank, "%s has no memory for the rendezvous",
+	                rank_name(root, o->how.rank));
+	return false;
+}
+
+static bool enter(struct root *o, const struct introduction *in, const unsigned char *places,
                   const unsigned char *payload)
 {
 	const struct coll_rendezvous_point *how = &o->how;
-	struct guest *g = &o->guests[in->rank];
+	struct guest *g = o->guests[in->rank];
 
-	if (g->here)
-		return;
+	if (g)
+		return true;
+	g = make_guest(in->places_bytes, how->hosted ? how->len_bytes : 0);
+	if (!g)
+		return no_memory(o);
+	o->guests[in->rank] = g;
 	if (how->hosted)
 		limit_time(o, in);
-	g->here = true;
 	g->host = in->host;
 	g->places_bytes = in->places_bytes;
 	memcpy(g->incarnation, in->incarnation, sizeof(g->incarnation));
 	memcpy(g->places, places, in->places_bytes);
-	memcpy((char *)how->all + in->rank * how->len_bytes, payload, how->len_bytes);
+	if (how->len_bytes)
+		memcpy(how->hosted ? (char *)g->payload : (char *)how->all + in->rank * how->len_bytes, payload,
+		       how->len_bytes);
 	o->here++;
 	g->parent = choose_parent(o, g);
 	if (g->parent == how->rank)
 		o->own_children++;
 	else
-		o->guests[g->parent].children++;
+		o->guests[g->parent]->children++;
 	if (g->places_bytes > 0)
 		o->parents[o->parent_count++] = (int)in->rank;
+	return true;
 }
 
 static bool keep(struct root *o, struct coll_wire *w, int rank)
@@ -204,20 +247,15 @@ static bool keep(struct root *o, struct coll_wire *w, int rank)
 
 	coll_wire_send(w, FRAME_STAY, NULL, 0, NULL, 0);
 	k = rendezvous_adopt(&o->rendezvous, w, rank);
-	if (!k) {
-		char root[32];
-
-		rendezvous_fail(&o->rendezvous, COLL_ERR_MEMORY, o->how.rank, "%s has no memory for the rendezvous",
-		                rank_name(root, o->how.rank));
-		return false;
-	}
+	if (!k)
+		return no_memory(o);
 	mark_attached(o, rank);
 	return true;
 }
 
 static bool send_on(struct root *o, struct coll_wire *w, const struct guest *g)
 {
-	const struct guest *parent = &o->guests[g->parent];
+	const struct guest *parent = o->guests[g->parent];
 	const struct direction d = {(uint32_t)g->parent, 0, parent->host};
 	unsigned char buf[sizeof(d) + COLL_PLACES_BYTES];
 
@@ -229,10 +267,10 @@ static bool send_on(struct root *o, struct coll_wire *w, const struct guest *g)
 /* After the failure "here" counts those who need not be waited for. */
 static void note_reported(struct root *o, int rank)
 {
-	if (!o->guests || o->guests[rank].here)
+	if (!o->guests || o->guests[rank])
 		return;
-	o->guests[rank].here = true;
-	o->here++;
+	o->guests[rank] = make_guest(0, 0);
+	o->here += o->guests[rank] != NULL;
 }
 
 /* Ranks that have not connected yet would otherwise look for the root until their
@@ -260,20 +298,20 @@ static bool newcomer(void *role, struct coll_wire *w, const struct coll_wire_fra
 	head = sizeof(in) + in.places_bytes;
 	if (in.version == WIRE_VERSION && (in.places_bytes > COLL_PLACES_BYTES || head > f->len_bytes))
 		return false;
-	if (o->rendezvous.status != COLL_AGAIN || !acceptable(o, &in, f->len_bytes - head)) {
+	if (o->rendezvous.status != COLL_AGAIN || !acceptable(o, &in, f->len_bytes - head) ||
+	    !enter(o, &in, f->body + sizeof(in), f->body + head)) {
 		rendezvous_refuse(&o->rendezvous, w);
 		if (in.rank < (uint32_t)o->how.size)
 			note_reported(o, (int)in.rank);
 		return false;
 	}
-	enter(o, &in, f->body + sizeof(in), f->body + head);
 	if (!o->how.hosted)
 		rendezvous_met(&o->how, w->fd, o->how.all);
-	if (in.adopt || o->guests[in.rank].parent == o->how.rank) {
+	if (in.adopt || o->guests[in.rank]->parent == o->how.rank) {
 		coll_wire_take(w, f);
 		return keep(o, w, (int)in.rank);
 	}
-	return send_on(o, w, &o->guests[in.rank]);
+	return send_on(o, w, o->guests[in.rank]);
 }
 
 static void from_child(void *role, struct child *k, const struct coll_wire_frame *f)
@@ -392,6 +430,17 @@ static void wait_for_all(struct root *o)
 	}
 }
 
+/* The table of a host: all have brought their part of it. */
+static bool fill_table(struct root *o)
+{
+	const size_t len_bytes = o->how.len_bytes;
+
+	o->how.all = o->table = malloc((size_t)o->how.size * len_bytes + 1);
+	for (int r = 0; o->table && len_bytes && r < o->how.size; r++)
+		memcpy((char *)o->table + (size_t)r * len_bytes, o->guests[r]->payload, len_bytes);
+	return o->table || no_memory(o);
+}
+
 static void give_all(struct root *o)
 {
 	const struct coll_rendezvous_point *how = &o->how;
@@ -405,9 +454,11 @@ static void give_all(struct root *o)
 /* The root is a rank itself, which is here. */
 static coll_status take_own_place(struct root *o, struct coll_error_box *err)
 {
-	if (!make_places(o))
+	if (make_places(o, (uint32_t)o->how.size))
+		o->guests[0] = make_guest(0, 0);
+	if (!o->guests || !o->guests[0])
 		return coll_error_set(err, COLL_ERR_MEMORY, "no memory for the rendezvous of %d ranks", o->how.size);
-	o->guests[0].here = o->guests[0].attached = true;
+	o->guests[0]->attached = true;
 	o->here = o->attached = 1;
 	o->timeout_ms = o->how.settings->create_timeout_ms;
 	return COLL_OK;
@@ -426,15 +477,13 @@ coll_status meet_root(const struct coll_rendezvous_point *how, struct coll_error
 		st = take_own_place(&o, err);
 	if (st == COLL_OK && (!how->hosted || wait_for_first(&o))) {
 		wait_for_all(&o);
-		if (o.rendezvous.status == COLL_AGAIN)
+		if (o.rendezvous.status == COLL_AGAIN && (!how->hosted || fill_table(&o)))
 			give_all(&o);
 		else
 			say_why(&o);
 		st = o.rendezvous.status;
 	}
-	free(o.guests);
-	free(o.parents);
-	free(o.table);
+	free_guests(&o);
 	rendezvous_close(&o.rendezvous);
 	return st;
 }

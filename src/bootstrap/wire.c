@@ -1,6 +1,7 @@
 /*
  * The connection of wire.h. Owns its descriptor and two buffers. Until the other
- * end has proved the key, at most one handshake message of it is kept.
+ * end has proved the key, at most one handshake message of it is kept; then at most one
+ * frame of a length that the caller allows, or some small ones. The memory grows as bytes come.
  * The code that polls the connection ends it when it takes too long.
  */
 #include "bootstrap/wire.h"
@@ -191,7 +192,7 @@ short coll_wire_events(const struct coll_wire *w)
 		return 0;
 	if (w->state == COLL_WIRE_CONNECTING)
 		return POLLOUT;
-	return (short)(POLLIN | (coll_wire_unsent(w) ? POLLOUT : 0));
+	return (short)((w->in_len < w->in_max ? POLLIN : 0) | (coll_wire_unsent(w) ? POLLOUT : 0));
 }
 
 /* Consume len bytes at the front of the input. */
@@ -206,6 +207,14 @@ static bool is_magic(const struct coll_wire *w)
 	const size_t n = w->in_len < sizeof(magic) ? w->in_len : sizeof(magic);
 
 	return memcmp(w->in, magic, n) == 0;
+}
+
+/* From here on coll_wire_peek() decides how much may stand in memory. */
+static void open_wire(struct coll_wire *w)
+{
+	w->state = COLL_WIRE_OPEN;
+	w->proved = true;
+	w->in_max = READ_CHUNK;
 }
 
 static void server_greeting(struct coll_wire *w)
@@ -240,8 +249,7 @@ static void server_proving(struct coll_wire *w)
 		return;
 	}
 	drop(w, sizeof(p));
-	w->state = COLL_WIRE_OPEN;
-	w->in_max = SIZE_MAX; /* coll_wire_peek() bounds each frame from here on */
+	open_wire(w);
 }
 
 static void client_greeting(struct coll_wire *w)
@@ -262,8 +270,7 @@ static void client_greeting(struct coll_wire *w)
 		return;
 	}
 	drop(w, sizeof(a));
-	w->state = COLL_WIRE_OPEN;
-	w->in_max = SIZE_MAX;
+	open_wire(w);
 	p = proof(w, 'C');
 	/* Frames queued early stand behind the proof: the hello is gone by now, for
 	 * the answer depends on it. */
@@ -288,12 +295,14 @@ static void handshake(struct coll_wire *w)
 		server_proving(w);
 }
 
-/* One read; false when there is nothing more for now. */
+/* One read; false when there is nothing more for now, or what is here must be taken first. */
 static bool receive(struct coll_wire *w)
 {
 	size_t room = w->in_max - w->in_len;
 	ssize_t n;
 
+	if (room == 0 && w->proved)
+		return false;
 	if (room > READ_CHUNK)
 		room = READ_CHUNK;
 	if (room == 0 || !grow(&w->in, &w->in_cap, w->in_len + room)) {
@@ -394,8 +403,7 @@ bool coll_wire_peek(struct coll_wire *w, size_t max_bytes, struct coll_wire_fram
 {
 	struct head h;
 
-	if (w->in_len < sizeof(h) || (w->state != COLL_WIRE_OPEN && w->state != COLL_WIRE_CLOSED) ||
-	    w->in_max != SIZE_MAX)
+	if (w->in_len < sizeof(h) || !w->proved)
 		return false;
 	memcpy(&h, w->in, sizeof(h));
 	if (h.len_bytes > max_bytes) {
@@ -403,6 +411,8 @@ bool coll_wire_peek(struct coll_wire *w, size_t max_bytes, struct coll_wire_fram
 		w->in_len = 0;
 		return false;
 	}
+	if (w->in_max < sizeof(h) + h.len_bytes)
+		w->in_max = sizeof(h) + h.len_bytes;
 	if (w->in_len < sizeof(h) + h.len_bytes)
 		return false;
 	f->type = h.type;
@@ -414,4 +424,5 @@ bool coll_wire_peek(struct coll_wire *w, size_t max_bytes, struct coll_wire_fram
 void coll_wire_take(struct coll_wire *w, const struct coll_wire_frame *f)
 {
 	drop(w, sizeof(struct head) + f->len_bytes);
+	w->in_max = READ_CHUNK; /* at least what is left: no more than one such frame was let in */
 }

@@ -33,6 +33,7 @@ struct coll_wire {
 	int fd; /* -1 when there is none */
 	enum coll_wire_state state;
 	bool server;
+	bool proved; /* the other end, its key */
 	uint64_t key[2];
 	uint64_t born_ns;
 	unsigned char client_nonce[16];
