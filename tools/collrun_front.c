@@ -457,8 +457,7 @@ int front_run(struct options *o)
 	if (o->timeout_s > 0)
 		f.deadline_ns = coll_clock_ns() + (uint64_t)(o->timeout_s * 1e9);
 	f.hello_ns = coll_clock_ns() + HELLO_NS;
-	start_choose_meeting(&f);
-	if (start_agents(&f)) {
+	if (start_choose_meeting(&f) && start_agents(&f)) {
 		run(&f);
 		status = f.fate.rank >= 0 ? f.fate.status : 0;
 	}

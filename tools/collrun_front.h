@@ -49,7 +49,7 @@ struct front {
 bool start_agents(struct front *f);
 /* Where the ranks will meet, as far as it can be known before the agents have
  * said hello. */
-void start_choose_meeting(struct front *f);
+bool start_choose_meeting(struct front *f); /* false: it has said why */
 /* Give their job to the agents that can have it by now. */
 void start_send_jobs(struct front *f);
 /* Whether COLL_INTERFACE (filter) admits an interface. */

@@ -158,20 +158,23 @@ static void choose_root(struct front *f)
 	         l->address[0] ? l->address : "127.0.0.1");
 }
 
-void start_choose_meeting(struct front *f)
+bool start_choose_meeting(struct front *f)
 {
-	uint64_t key[2];
+	uint64_t key[2], name;
 
-	coll_random(key, sizeof(key));
+	if (!coll_random(key, sizeof(key)) || !coll_random(&name, sizeof(name))) {
+		fprintf(stderr, "collrun: no random bytes for the key of the job: getrandom: %s\n", strerror(errno));
+		return false;
+	}
 	snprintf(f->key, sizeof(f->key), "%016llx%016llx", (unsigned long long)key[0], (unsigned long long)key[1]);
 	if (f->o->host_count == 1 && f->o->hosts[0].local && !f->o->root) {
-		coll_random(key, sizeof(key));
-		snprintf(f->root, sizeof(f->root), "unix:collrun-%016llx", (unsigned long long)key[0]);
+		snprintf(f->root, sizeof(f->root), "unix:collrun-%016llx", (unsigned long long)name);
 		f->root_known = true;
 	} else if (f->o->root) {
 		snprintf(f->root, sizeof(f->root), "%s", f->o->root);
 		f->root_known = true;
 	}
+	return true;
 }
 
 /* ---- Jobs -------------------------------------------------------------- */

@@ -1,7 +1,8 @@
 /*
  * SipHash-2-4: a keyed hash of short messages, written from the paper (Aumasson
- * and Bernstein, "SipHash: a fast short-input PRF", 2012). Handshakes use it to
- * prove that both ends know the job's key. It authenticates; it hides nothing.
+ * and Bernstein, "SipHash: a fast short-input PRF", 2012), with a result of 64 bits
+ * or, as its authors' reference implementation has it, of 128. Handshakes use it to
+ * prove that both ends know the job's key, and to derive keys from it.
  */
 #ifndef COLL_BASE_SIPHASH_H
 #define COLL_BASE_SIPHASH_H
@@ -50,24 +51,59 @@ static inline uint64_t coll_siphash_load(const unsigned char *p, size_t len_byte
 	return w;
 }
 
-static inline uint64_t coll_siphash24(const uint64_t key[2], const void *data, size_t len_bytes)
+static inline struct coll_siphash coll_siphash_begin(const uint64_t key[2])
 {
-	const unsigned char *p = data;
-	const size_t whole = len_bytes & ~(size_t)7;
-	struct coll_siphash s = {
+	return (struct coll_siphash){
 	        key[0] ^ 0x736f6d6570736575u,
 	        key[1] ^ 0x646f72616e646f6du,
 	        key[0] ^ 0x6c7967656e657261u,
 	        key[1] ^ 0x7465646279746573u,
 	};
+}
+
+/* Behind the last whole word: the bytes that are left, and the length of all. */
+static inline void coll_siphash_rest(struct coll_siphash *s, const unsigned char *rest, size_t len_bytes)
+{
+	coll_siphash_word(s, ((uint64_t)(len_bytes & 255) << 56) | coll_siphash_load(rest, len_bytes & 7));
+}
+
+static inline uint64_t coll_siphash_end(struct coll_siphash *s)
+{
+	for (int i = 0; i < 4; i++)
+		coll_siphash_round(s);
+	return s->v0 ^ s->v1 ^ s->v2 ^ s->v3;
+}
+
+static inline void coll_siphash_data(struct coll_siphash *s, const void *data, size_t len_bytes)
+{
+	const unsigned char *p = data;
+	const size_t whole = len_bytes & ~(size_t)7;
 
 	for (size_t i = 0; i < whole; i += 8)
-		coll_siphash_word(&s, coll_siphash_load(p + i, 8));
-	coll_siphash_word(&s, ((uint64_t)(len_bytes & 255) << 56) | coll_siphash_load(p + whole, len_bytes - whole));
+		coll_siphash_word(s, coll_siphash_load(p + i, 8));
+	coll_siphash_rest(s, p + whole, len_bytes);
+}
+
+static inline uint64_t coll_siphash24(const uint64_t key[2], const void *data, size_t len_bytes)
+{
+	struct coll_siphash s = coll_siphash_begin(key);
+
+	coll_siphash_data(&s, data, len_bytes);
 	s.v2 ^= 0xff;
-	for (int i = 0; i < 4; i++)
-		coll_siphash_round(&s);
-	return s.v0 ^ s.v1 ^ s.v2 ^ s.v3;
+	return coll_siphash_end(&s);
+}
+
+/* The result of 128 bits is another function, not an extension of the one of 64. */
+static inline void coll_siphash24_wide(const uint64_t key[2], const void *data, size_t len_bytes, uint64_t out[2])
+{
+	struct coll_siphash s = coll_siphash_begin(key);
+
+	s.v1 ^= 0xee;
+	coll_siphash_data(&s, data, len_bytes);
+	s.v2 ^= 0xee;
+	out[0] = coll_siphash_end(&s);
+	s.v1 ^= 0xdd;
+	out[1] = coll_siphash_end(&s);
 }
 
 #endif

@@ -164,7 +164,7 @@ static void over_derived_ports(struct job *j)
 	over_tcp(j);
 	j->id.root_port = 0;
 	j->id.root_ports = true;
-	coll_random(j->id.job_key, sizeof(j->id.job_key));
+	CHECK(coll_random(j->id.job_key, sizeof(j->id.job_key)));
 }
 
 TEST(exchange, rank_zero_twice)
@@ -399,7 +399,7 @@ TEST(exchange, a_taken_port_is_avoided)
 	over_tcp(&j);
 	j.id.root_port = port;
 	j.id.root_ports = true;
-	coll_random(j.id.job_key, sizeof(j.id.job_key));
+	CHECK(coll_random(j.id.job_key, sizeof(j.id.job_key)));
 	start_all_but(&j, -1);
 	job_wait(&j);
 	all_ok(&j);

@@ -6,6 +6,7 @@
  */
 #include "bootstrap/rendezvous_member.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +14,7 @@
 
 #include "base/clock.h"
 #include "base/delay.h"
+#include "base/errno_text.h"
 #include "base/fork.h"
 #include "base/hash.h"
 #include "base/interrupt.h"
@@ -533,7 +535,7 @@ static void say_failure(struct member *m)
 	                 coll_clock_ns() + coll_interrupt_farewell_ns(COLL_DELAY_NS(RENDEZVOUS_FAREWELL)));
 }
 
-static void member_init(struct member *m)
+static coll_status member_init(struct member *m, struct coll_error_box *err)
 {
 	char host[COLL_TEXT_MAX];
 
@@ -542,8 +544,9 @@ static void member_init(struct member *m)
 	m->rendezvous.from_child = from_child;
 	m->rendezvous.child_lost = child_lost;
 	m->rendezvous.role = m;
-	coll_random(m->incarnation, sizeof(m->incarnation));
-	coll_random(&m->rng, sizeof(m->rng));
+	if (!coll_random(m->incarnation, sizeof(m->incarnation)) || !coll_random(&m->rng, sizeof(m->rng)))
+		return coll_error_set(err, COLL_ERR_SYSTEM, "no random bytes to meet the others with: getrandom: %s",
+		                      coll_errno_text(errno).text);
 	/* The real host: a name given by COLL_HOST_ID says nothing about loopback. */
 	coll_bootstrap_host_id(NULL, host, sizeof(host));
 	m->host = coll_hash_bytes(0, host, strlen(host));
@@ -551,6 +554,7 @@ static void member_init(struct member *m)
 	m->root = m->rendezvous.how->root;
 	seek(m, SEEK_ROOT);
 	listen_for_children(m);
+	return COLL_OK;
 }
 
 coll_status meet_member(const struct coll_rendezvous_point *how, struct coll_error_box *err)
@@ -561,8 +565,9 @@ coll_status meet_member(const struct coll_rendezvous_point *how, struct coll_err
 	m.notices = calloc((size_t)how->size, sizeof(*m.notices));
 	if (st == COLL_OK && !m.notices)
 		st = coll_error_set(err, COLL_ERR_MEMORY, "no memory for the rendezvous of %d ranks", how->size);
+	if (st == COLL_OK)
+		st = member_init(&m, err);
 	if (st == COLL_OK) {
-		member_init(&m);
 		seek_and_wait(&m);
 		if (m.phase == DONE)
 			pass_on(&m);

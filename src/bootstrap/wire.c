@@ -21,7 +21,7 @@
 #include "base/fork.h"
 #include "base/proof.h"
 
-static const char magic[8] = {'C', 'O', 'L', 'L', 'm', 'e', 'e', 't'};
+static const char magic[8] = {'C', 'O', 'L', 'L', 'm', 'e', 'e', '2'};
 
 struct hello {
 	char magic[8];
@@ -31,7 +31,7 @@ struct hello {
 struct answer {
 	char magic[8];
 	unsigned char nonce[16];
-	uint64_t proof;
+	struct coll_proof proof;
 };
 
 struct head {
@@ -69,7 +69,7 @@ static void fail_stranger(struct coll_wire *w, const char *text)
 	fail(w, "%s", text);
 }
 
-static uint64_t proof(const struct coll_wire *w, char side)
+static struct coll_proof proof(const struct coll_wire *w, char side)
 {
 	return COLL_PROOF(w->key, COLL_SAID(side), COLL_SAID(w->client_nonce), COLL_SAID(w->server_nonce));
 }
@@ -101,7 +101,7 @@ static bool queue(struct coll_wire *w, const void *data, size_t len_bytes)
 	return true;
 }
 
-static void start(struct coll_wire *w, int fd, const uint64_t key[2], bool server)
+static bool start(struct coll_wire *w, int fd, const uint64_t key[2], bool server)
 {
 	memset(w, 0, sizeof(*w));
 	w->fd = fd;
@@ -111,12 +111,15 @@ static void start(struct coll_wire *w, int fd, const uint64_t key[2], bool serve
 	w->born_ns = coll_clock_ns();
 	w->in_max = HANDSHAKE_MAX;
 	w->state = server ? COLL_WIRE_GREETING : COLL_WIRE_CONNECTING;
-	coll_random(server ? w->server_nonce : w->client_nonce, 16);
+	if (coll_random(server ? w->server_nonce : w->client_nonce, 16))
+		return true;
+	fail(w, "no random bytes for a handshake: getrandom: %s", coll_errno_text(errno).text);
+	return false;
 }
 
 void coll_wire_accept(struct coll_wire *w, int fd, const uint64_t key[2])
 {
-	start(w, fd, key, true);
+	start(w, fd, key, true); /* one that failed is closed */
 }
 
 static void say_hello(struct coll_wire *w)
@@ -146,7 +149,8 @@ bool coll_wire_connect(struct coll_wire *w, const struct coll_address *to, const
 {
 	int fd = COLL_FD(socket(to->at.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
 
-	start(w, fd, key, false);
+	if (!start(w, fd, key, false))
+		return false;
 	if (fd < 0) {
 		fail(w, "socket: %s", coll_errno_text(errno).text);
 		return false;
@@ -239,12 +243,13 @@ static void server_greeting(struct coll_wire *w)
 
 static void server_proving(struct coll_wire *w)
 {
-	uint64_t p;
+	const struct coll_proof want = proof(w, 'C');
+	struct coll_proof p;
 
 	if (w->in_len < sizeof(p))
 		return;
 	memcpy(&p, w->in, sizeof(p));
-	if (p != proof(w, 'C')) {
+	if (!coll_proof_same(&p, &want)) {
 		fail(w, "not a process of this job: wrong key");
 		return;
 	}
@@ -254,8 +259,8 @@ static void server_proving(struct coll_wire *w)
 
 static void client_greeting(struct coll_wire *w)
 {
+	struct coll_proof p;
 	struct answer a;
-	uint64_t p;
 
 	if (!is_magic(w)) {
 		fail_stranger(w, "another program answers there");
@@ -265,7 +270,8 @@ static void client_greeting(struct coll_wire *w)
 		return;
 	memcpy(&a, w->in, sizeof(a));
 	memcpy(w->server_nonce, a.nonce, 16);
-	if (a.proof != proof(w, 'S')) {
+	p = proof(w, 'S');
+	if (!coll_proof_same(&a.proof, &p)) {
 		fail_stranger(w, "another job answers there (its key differs)");
 		return;
 	}

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <sys/random.h>
 #include <unistd.h>
 
 #include "base/delay.h"
@@ -95,7 +96,7 @@ static void fill_cpus(uint64_t cpus[4])
 			cpus[cpu % 256 / 64] |= (uint64_t)1 << cpu % 64;
 }
 
-static void fill_peer_info(struct coll_context *c)
+static coll_status fill_peer_info(struct coll_context *c, struct coll_error_box *err)
 {
 	struct coll_peer_info *info = &c->info;
 
@@ -114,9 +115,10 @@ static void fill_peer_info(struct coll_context *c)
 	info->site_mbps = (uint32_t)c->settings.site_rate;
 	coll_settings_agreed(&c->settings, &info->settings);
 	gethostname(info->host_name, sizeof(info->host_name) - 1);
-	if (coll_net->random(&info->id, sizeof(info->id), 0) != sizeof(info->id))
-		info->id = (struct coll_process_id){
-		        {coll_mix64((uint64_t)getpid()), coll_mix64((uint64_t)(uintptr_t)c ^ (uint64_t)c->rank)}};
+	if (coll_net->random(&info->id, sizeof(info->id), GRND_NONBLOCK) == sizeof(info->id))
+		return COLL_OK;
+	return coll_error_set(err, COLL_ERR_SYSTEM, "no random bytes to name this process by: getrandom: %s",
+	                      coll_errno_text(errno).text);
 }
 
 static coll_status open_log(struct coll_context *c, const coll_config *cfg, struct coll_error_box *err)
@@ -197,8 +199,9 @@ coll_status coll_context_open(struct coll_context **ctx, const struct coll_conte
 	pthread_mutex_init(&c->comms_lock, NULL);
 	pthread_mutex_init(&c->closing_lock, NULL);
 	coll_bootstrap_host_id(&c->settings, c->info.host_id, sizeof(c->info.host_id));
-	fill_peer_info(c);
-	st = open_log(c, cfg, err);
+	st = fill_peer_info(c, err);
+	if (st == COLL_OK)
+		st = open_log(c, cfg, err);
 	if (st == COLL_OK && id->passed_over[0])
 		coll_log(&c->logger, COLL_LOG_INFO, "launcher %s; passed over: %s", id->launcher, id->passed_over);
 	if (st == COLL_OK && (c->wake_fd < 0 || c->service_wake_fd < 0))

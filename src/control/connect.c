@@ -8,7 +8,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 
 #include "base/clock.h"
 #include "base/delay.h"
@@ -284,12 +283,6 @@ void coll_control_broken(struct coll_control *c, struct coll_control_link *l, co
 	}
 }
 
-static void random_nonce(uint64_t nonce[2])
-{
-	if (coll_net->random(nonce, 16, GRND_NONBLOCK) != 16)
-		nonce[0] = coll_clock_ns(), nonce[1] = (uint64_t)(uintptr_t)nonce;
-}
-
 static void listen_on(struct coll_control *c, int listener, uint64_t serial, bool on)
 {
 	struct epoll_event e = {.events = EPOLLIN, .data.u64 = serial};
@@ -335,7 +328,7 @@ void coll_control_accept(struct coll_control *c, int listener)
 		if (listener == c->listen_tcp)
 			coll_link_tune(fd, unreachable_ms(c));
 		l->deadline_ns = coll_clock_ns() + COLL_DELAY_NS(CONTROL_STRANGER);
-		random_nonce(l->nonce);
+		coll_nonce(&c->nonces, l->nonce);
 		m.u.hello.nonce[0] = l->nonce[0];
 		m.u.hello.nonce[1] = l->nonce[1];
 		m.u.hello.from = c->env.self;
@@ -396,7 +389,7 @@ bool coll_control_on_challenge(struct coll_control *c, struct coll_control_link 
 
 	if (l->inbound || l->ready || !same_id(&h->from, &c->peer_infos[l->peer].id))
 		return false;
-	random_nonce(l->nonce);
+	coll_nonce(&c->nonces, l->nonce);
 	m.u.hello = (struct coll_hello){.from = c->env.self, .to = h->from, .rank = c->rank, .size = c->size};
 	m.u.hello.nonce[0] = l->nonce[0];
 	m.u.hello.nonce[1] = l->nonce[1];
@@ -408,11 +401,12 @@ bool coll_control_on_challenge(struct coll_control *c, struct coll_control_link 
 
 bool coll_control_on_hello(struct coll_control *c, struct coll_control_link *l, const struct coll_hello *h)
 {
+	const struct coll_proof want = coll_link_proof(c->env.job_key, l->nonce, &h->from, &h->to, 1);
 	struct coll_message m = {.type = COLL_MSG_WELCOME};
 
 	if (!l->inbound || l->ready || h->rank < 0 || h->rank >= c->size || h->size != c->size ||
 	    !same_id(&h->from, &c->peer_infos[h->rank].id) || !same_id(&h->to, &c->env.self) ||
-	    h->proof != coll_link_proof(c->env.job_key, l->nonce, &h->from, &h->to, 1))
+	    !coll_proof_same(&h->proof, &want))
 		return false;
 	l->peer = h->rank;
 	m.u.hello.from = c->env.self;
@@ -424,8 +418,12 @@ bool coll_control_on_hello(struct coll_control *c, struct coll_control_link *l, 
 
 bool coll_control_on_welcome(struct coll_control *c, struct coll_control_link *l, const struct coll_hello *h)
 {
-	if (l->inbound || l->ready ||
-	    h->proof != coll_link_proof(c->env.job_key, l->nonce, &c->peer_infos[l->peer].id, &c->env.self, 2))
+	struct coll_proof want;
+
+	if (l->inbound || l->ready)
+		return false;
+	want = coll_link_proof(c->env.job_key, l->nonce, &c->peer_infos[l->peer].id, &c->env.self, 2);
+	if (!coll_proof_same(&h->proof, &want))
 		return false;
 	now_ready(c, l);
 	return true;

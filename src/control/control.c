@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 
 #include "base/clock.h"
 #include "base/delay.h"
@@ -252,6 +253,12 @@ coll_status coll_control_open(const struct coll_control_env *env, struct coll_pe
 	if (!c || !c->spare) {
 		free(c);
 		return coll_error_set(err, COLL_ERR_MEMORY, "out of memory for the control plane");
+	}
+	if (coll_net->random(c->nonces.key, sizeof(c->nonces.key), GRND_NONBLOCK) != sizeof(c->nonces.key)) {
+		free(c->spare);
+		free(c);
+		return coll_error_set(err, COLL_ERR_SYSTEM, "no random bytes for control links: getrandom: %s",
+		                      coll_errno_text(errno).text);
 	}
 	c->env = *env;
 	pthread_mutex_init(&c->lock, NULL);

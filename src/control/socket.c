@@ -203,8 +203,8 @@ int coll_link_read(struct coll_control_link *l)
 	return l->in_bytes == sizeof(l->in) ? 1 : 0;
 }
 
-uint64_t coll_link_proof(const uint64_t key[2], const uint64_t nonce[2], const struct coll_process_id *from,
-                         const struct coll_process_id *to, int role)
+struct coll_proof coll_link_proof(const uint64_t key[2], const uint64_t nonce[2], const struct coll_process_id *from,
+                                  const struct coll_process_id *to, int role)
 {
 	const uint64_t as = (uint64_t)role;
 

@@ -4,6 +4,7 @@
 #ifndef COLL_CONTROL_SOCKET_H
 #define COLL_CONTROL_SOCKET_H
 
+#include "base/proof.h"
 #include "control/control.h"
 
 enum coll_message_type {
@@ -22,7 +23,7 @@ struct coll_hello {
 	struct coll_process_id from;
 	struct coll_process_id to;
 	uint64_t nonce[2];
-	uint64_t proof;
+	struct coll_proof proof;
 	int32_t rank;
 	int32_t size;
 };
@@ -96,7 +97,7 @@ bool coll_link_flush(struct coll_control_link *l);
 int coll_link_read(struct coll_control_link *l);
 
 /* Keyed proof over a hello and the challenger's nonce. */
-uint64_t coll_link_proof(const uint64_t key[2], const uint64_t nonce[2], const struct coll_process_id *from,
-                         const struct coll_process_id *to, int role);
+struct coll_proof coll_link_proof(const uint64_t key[2], const uint64_t nonce[2], const struct coll_process_id *from,
+                                  const struct coll_process_id *to, int role);
 
 #endif

@@ -84,6 +84,7 @@ struct coll_control {
 	struct coll_control_link *links[CONTROL_LINKS_MAX];
 	int nlinks;
 	uint64_t serial; /* given last */
+	struct coll_nonces nonces;
 	struct coll_held_note *notes, *last_note;
 	struct coll_held_note *spare; /* for the first one that there is no memory for */
 	struct coll_held_note *facts, *last_fact;

@@ -150,7 +150,7 @@ static bool make_connection(struct rdma_link *l)
 static struct rdma_conn_param parameters(const struct rdma_inst *in, const struct coll_rdma_hello *m)
 {
 	return (struct rdma_conn_param){.private_data = m,
-	                                .private_data_len = sizeof(*m),
+	                                .private_data_len = (uint8_t)coll_rdma_hello_bytes(m),
 	                                .responder_resources = 1,
 	                                .initiator_depth = 1,
 	                                .retry_count = (uint8_t)in->retries,
@@ -355,8 +355,9 @@ static void ask_on(struct rdma_link *l)
 		                    strerror(errno));
 		return;
 	}
-	coll_random(&l->nonce, sizeof(l->nonce));
-	coll_rdma_hello_make(&m, in, l->mending ? COLL_RDMA_ASK_AGAIN : COLL_RDMA_ASK, &l->base.peer, l->nonce, 0, l);
+	coll_nonce(&in->nonces, l->nonce);
+	coll_rdma_hello_make(&m, in, l->mending ? COLL_RDMA_ASK_AGAIN : COLL_RDMA_ASK, &l->base.peer, l->nonce, NULL,
+	                     l);
 	p = parameters(in, &m);
 	l->stage = STAGE_CONNECT;
 	if (in->v.rdma_connect(l->id, &p) != 0)
@@ -368,6 +369,7 @@ static void answered(struct rdma_link *l, const struct event *e)
 {
 	struct rdma_inst *in = l->inst;
 	struct coll_rdma_hello m;
+	struct coll_proof proof;
 	const char *wrong =
 	        coll_rdma_hello_check(e->data, e->data_bytes, in, COLL_RDMA_ANSWER, &l->base.peer, l->nonce, &m);
 
@@ -379,7 +381,8 @@ static void answered(struct rdma_link *l, const struct event *e)
 	}
 	l->recvs = m.recvs;
 	l->peer_items = m.items;
-	if (coll_rdma_tx_proof(l, coll_rdma_hello_proof(in, &in->env.self, l->nonce, m.nonce)))
+	proof = coll_rdma_hello_proof(in, &in->env.self, l->nonce, m.nonce, l->items_in);
+	if (coll_rdma_tx_proof(l, &proof))
 		coll_rdma_link_up(l);
 }
 
@@ -406,14 +409,13 @@ static bool accept_it(struct rdma_link *l, struct rdma_cm_id *id, struct rdma_po
 	l->id = id;
 	id->context = l;
 	l->asked = false;
-	l->other = m->nonce;
-	coll_random(&l->nonce, sizeof(l->nonce));
+	memcpy(l->other, m->nonce, sizeof(l->other));
+	coll_nonce(&in->nonces, l->nonce);
 	l->deadline_ns = coll_clock_ns() + attempt_ns(l);
 	l->port = port;
 	if ((l->at != m->way && !coll_rdma_cm_aim(l, m->way)) || !make_connection(l))
 		return false;
 	l->recvs = m->recvs;
-	l->peer_items = m->items;
 	tune(in, id);
 	coll_rdma_hello_make(&answer, in, COLL_RDMA_ANSWER, &m->from, l->nonce, m->nonce, l);
 	p = parameters(in, &answer);
@@ -438,7 +440,7 @@ static bool ours_counts(const struct rdma_link *l, uint32_t way)
 static void asked(struct rdma_inst *in, const struct event *e)
 {
 	struct coll_rdma_hello m;
-	const char *wrong = coll_rdma_hello_check(e->data, e->data_bytes, in, COLL_RDMA_ASK, NULL, 0, &m);
+	const char *wrong = coll_rdma_hello_check(e->data, e->data_bytes, in, COLL_RDMA_ASK, NULL, NULL, &m);
 	struct rdma_port *port = coll_rdma_device_port(in, e->id);
 	struct rdma_link *l;
 

@@ -186,7 +186,11 @@ static coll_status rdma_open(const struct coll_transport_env *env, void **inst)
 	pthread_mutex_init(&in->arm_lock, NULL);
 	pthread_rwlock_init(&in->memory_lock, NULL);
 	read_settings(in);
-	status = open_ports(in, why, sizeof(why));
+	status = coll_random(in->nonces.key, sizeof(in->nonces.key)) ? COLL_OK : COLL_ERR_SYSTEM;
+	if (status != COLL_OK)
+		snprintf(why, sizeof(why), "getrandom: %s", strerror(errno));
+	else
+		status = open_ports(in, why, sizeof(why));
 	if (status != COLL_OK) {
 		/* Without a device this is expected (debug); with one, the user should see the reason. */
 		if (why[0])

@@ -239,7 +239,7 @@ struct rdma_link {
 	struct rdma_cm_id *id;
 	enum rdma_stage stage;
 	bool asked; /* we are the client */
-	uint64_t nonce, other;
+	uint64_t nonce[2], other[2];
 	struct coll_rdma_spot target; /* the peer's port */
 	bool have_target;
 	uint64_t deadline_ns, retry_ns, give_up_ns;
@@ -295,6 +295,7 @@ struct rdma_inst {
 	struct rdma_port port[COLL_RDMA_PORTS];
 	unsigned ports; /* the nearest first, as info has them */
 	unsigned timeout_exponent, retries, traffic_class;
+	struct coll_nonces nonces;
 	/* For how long a process may be silent, a host out of reach, and a rail silent beside one that is not. */
 	uint64_t timeout_ns, unreachable_ns, silent_ns;
 	bool polled; /* small frames are taken from their slots before they complete */

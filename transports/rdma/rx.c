@@ -270,9 +270,13 @@ static void closed_came(struct rdma_link *l, const struct coll_rdma_note *n)
 
 static void proof_came(struct rdma_link *l, const struct coll_rdma_note *n)
 {
+	const struct coll_proof want = coll_rdma_hello_proof(l->inst, &l->base.peer, l->other, l->nonce, n->word[2]);
+
 	if (l->state == LINK_CONNECTING && l->stage == STAGE_ACCEPTED &&
-	    n->word[0] == coll_rdma_hello_proof(l->inst, &l->base.peer, l->other, l->nonce))
+	    coll_proof_same(&want, &(struct coll_proof){{n->word[0], n->word[1]}})) {
+		l->peer_items = n->word[2];
 		coll_rdma_link_up(l);
+	}
 	/* Otherwise the deadline of the attempt ends it. */
 }
 

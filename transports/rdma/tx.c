@@ -361,9 +361,10 @@ static bool post_note(struct rdma_link *l, const struct coll_rdma_note *note)
 	return post_chain(l, &c) > 0 && (l->state == LINK_UP || l->state == LINK_CONNECTING);
 }
 
-bool coll_rdma_tx_proof(struct rdma_link *l, uint64_t mac)
+bool coll_rdma_tx_proof(struct rdma_link *l, const struct coll_proof *p)
 {
-	const struct coll_rdma_note proof = {.type = COLL_RDMA_NOTE_PROOF, .word = {mac}};
+	const struct coll_rdma_note proof = {.type = COLL_RDMA_NOTE_PROOF,
+	                                     .word = {p->word[0], p->word[1], l->items_in}};
 
 	return post_note(l, &proof);
 }

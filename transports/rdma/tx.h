@@ -12,7 +12,7 @@ void coll_rdma_tx_note(struct rdma_link *l, const struct coll_rdma_note *note);
 void coll_rdma_tx_first(struct rdma_link *l, const struct coll_rdma_note *note);
 
 /* Not in the queue: first on a new connection. */
-bool coll_rdma_tx_proof(struct rdma_link *l, uint64_t mac);
+bool coll_rdma_tx_proof(struct rdma_link *l, const struct coll_proof *p);
 int coll_rdma_tx_push(struct rdma_link *l);
 
 /* Tell the slots and receives that are due, alone. */

@@ -7,13 +7,15 @@
 #define COLL_TRANSPORTS_RDMA_WIRE_H
 
 #include <assert.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <string.h>
 
+#include "base/proof.h"
 #include "transport/transport.h"
 
 #define COLL_RDMA_MAGIC   0x52444d41u /* "RDMA" in the byte order of its writer */
-#define COLL_RDMA_VERSION 8u
+#define COLL_RDMA_VERSION 9u
 
 enum { COLL_RDMA_PORTS = 8, COLL_RDMA_DEVICE_BYTES = 16 };
 
@@ -43,24 +45,27 @@ enum coll_rdma_hello_type { COLL_RDMA_ASK = 1, COLL_RDMA_ANSWER, COLL_RDMA_PROOF
 /* In the private data of a refusal: there is no such link any more. */
 #define COLL_RDMA_GONE 0x47
 
-/* In the private data of request (at most 56 bytes) and reply. */
+/* In the private data of request and reply. */
 struct coll_rdma_hello {
-	uint32_t magic;
+	uint16_t magic; /* the low half of COLL_RDMA_MAGIC */
 	uint8_t version;
 	uint8_t type;
 	uint16_t recvs; /* receives that are posted here */
+	uint8_t rail;   /* which rail of the link */
+	uint8_t way;    /* over which of its pairs of ports */
 	struct coll_process_id from;
-	uint64_t nonce;
-	uint64_t items; /* frames and notes that have arrived here, ever: what is sent again begins behind them */
-	uint32_t rail;  /* which rail of the link */
-	uint32_t way;   /* over which of its pairs of ports */
-	uint64_t mac;   /* over this with mac 0, the addressee, and the nonce it answers */
+	uint64_t nonce[2];
+	struct coll_proof proof; /* over this with proof 0, the addressee, and the nonce it answers */
+	/* Frames and notes that have arrived here, ever: what is sent again begins behind them. A request has no room
+	 * for it; there the proof that follows brings it. */
+	uint64_t items;
 };
 
-static_assert(sizeof(struct coll_rdma_hello) == 56, "fits in a request");
+enum { COLL_RDMA_ASK_BYTES = offsetof(struct coll_rdma_hello, items) };
+static_assert(COLL_RDMA_ASK_BYTES == 56, "the most that a request carries");
 
 enum coll_rdma_note_type {
-	COLL_RDMA_NOTE_PROOF = 1, /* client to server: word[0] is the mac */
+	COLL_RDMA_NOTE_PROOF = 1, /* client to server: word[0] and [1] are the proof, [2] its items */
 	COLL_RDMA_NOTE_GRANT,     /* a receiving end is open */
 	COLL_RDMA_NOTE_CREDIT,    /* slots given back: pairs of id and count */
 	COLL_RDMA_NOTE_INTO,      /* where the next frame may go */

@@ -10,6 +10,7 @@
 #include "transports/shm/join.h"
 #include "base/proof.h"
 
+#include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -28,7 +29,7 @@ enum { PAGE_BYTES = 4096 };
 
 /* ---- Joining --------------------------------------------------------------------- */
 
-static struct shm_message introduction(struct shm_inst *in, enum shm_message_type type, uint64_t proof)
+static struct shm_message introduction(struct shm_inst *in, enum shm_message_type type, struct coll_proof proof)
 {
 	struct shm_message m = coll_shm_message(type);
 
@@ -40,7 +41,7 @@ static struct shm_message introduction(struct shm_inst *in, enum shm_message_typ
 	return m;
 }
 
-static bool introduce(struct shm_conn *c, struct shm_inst *in, enum shm_message_type type, uint64_t proof)
+static bool introduce(struct shm_conn *c, struct shm_inst *in, enum shm_message_type type, struct coll_proof proof)
 {
 	const struct shm_message m = introduction(in, type, proof);
 	const int fds[2] = {in->page_fd, in->env.wake_fd};
@@ -111,12 +112,12 @@ static bool on_hello(struct shm_inst *in, struct shm_conn *c, const struct shm_m
 
 	if (m->type != SHM_HELLO || !coll_same_process(&m->hello.peer, &in->env.self))
 		return false;
-	coll_random(&c->nonce[1], sizeof(c->nonce[1]));
+	coll_nonce(&in->nonces, c->nonce[1]);
 	c->peer = m->hello.self;
-	c->nonce[0] = m->hello.nonce;
+	memcpy(c->nonce[0], m->hello.nonce, sizeof(c->nonce[0]));
 	reply.hello.self = in->env.self;
 	reply.hello.peer = c->peer;
-	reply.hello.nonce = c->nonce[1];
+	memcpy(reply.hello.nonce, c->nonce[1], sizeof(c->nonce[1]));
 	reply.hello.proof = coll_shm_proof(in, 'a', &c->peer, &in->env.self, c->nonce);
 	c->state = SHM_WAIT_AUTH;
 	return coll_shm_transmit(c->source.fd, &reply, none) == 1;
@@ -124,9 +125,12 @@ static bool on_hello(struct shm_inst *in, struct shm_conn *c, const struct shm_m
 
 static bool on_challenge(struct shm_inst *in, struct shm_conn *c, const struct shm_message *m)
 {
-	c->nonce[1] = m->hello.nonce;
+	struct coll_proof want;
+
+	memcpy(c->nonce[1], m->hello.nonce, sizeof(c->nonce[1]));
+	want = coll_shm_proof(in, 'a', &in->env.self, &c->peer, c->nonce);
 	if (m->type != SHM_CHALLENGE || !coll_same_process(&m->hello.self, &c->peer) ||
-	    m->hello.proof != coll_shm_proof(in, 'a', &in->env.self, &c->peer, c->nonce))
+	    !coll_proof_same(&m->hello.proof, &want))
 		return false;
 	c->state = SHM_WAIT_READY;
 	return introduce(c, in, SHM_AUTH, coll_shm_proof(in, 'c', &in->env.self, &c->peer, c->nonce));
@@ -134,9 +138,10 @@ static bool on_challenge(struct shm_inst *in, struct shm_conn *c, const struct s
 
 static bool on_auth(struct shm_inst *in, struct shm_conn *c, const struct shm_message *m, const int fds[2])
 {
+	const struct coll_proof want = coll_shm_proof(in, 'c', &c->peer, &in->env.self, c->nonce);
 	struct shm_link *l;
 
-	if (m->type != SHM_AUTH || m->intro.proof != coll_shm_proof(in, 'c', &c->peer, &in->env.self, c->nonce))
+	if (m->type != SHM_AUTH || !coll_proof_same(&m->intro.proof, &want))
 		return false;
 	l = coll_shm_link_find(in, &c->peer);
 	if (!l)
@@ -144,7 +149,7 @@ static bool on_auth(struct shm_inst *in, struct shm_conn *c, const struct shm_me
 	if (!l || l->conn || coll_shm_link_state(l) != COLL_AGAIN || !join(l, c, &m->intro, fds))
 		return false;
 	/* READY goes first: the queue is flushed behind it. */
-	if (!introduce(c, in, SHM_READY, 0))
+	if (!introduce(c, in, SHM_READY, (struct coll_proof){{0}}))
 		coll_shm_link_break(l, COLL_ERR_PEER_DEAD, "its socket closed during the handshake");
 	else
 		after_join(l, &m->intro);

@@ -213,8 +213,8 @@ static void say_hello(struct shm_link *l, int fd)
 	l->conn = c;
 	m.hello.self = in->env.self;
 	m.hello.peer = l->peer;
-	coll_random(&c->nonce[0], sizeof(c->nonce[0]));
-	m.hello.nonce = c->nonce[0];
+	coll_nonce(&in->nonces, c->nonce[0]);
+	memcpy(m.hello.nonce, c->nonce[0], sizeof(c->nonce[0]));
 	if (coll_shm_transmit(fd, &m, none) != 1)
 		conn_lost(in, c);
 }

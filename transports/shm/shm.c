@@ -73,17 +73,19 @@ static uint64_t namespace_of(const char *path)
 	return stat(path, &st) == 0 ? (uint64_t)st.st_ino : 0;
 }
 
-static uint64_t address_proof(const struct shm_inst *in, const struct shm_address *a)
+static struct coll_proof address_proof(const struct shm_inst *in, const struct shm_address *a)
 {
 	return COLL_PROOF(in->env.job_key, {a, offsetof(struct shm_address, proof)});
 }
 
-static void make_address(struct shm_inst *in)
+static bool make_address(struct shm_inst *in)
 {
 	struct shm_address *a = &in->self;
 	unsigned char random[SHM_NAME_BYTES];
 
-	coll_random(random, sizeof(random));
+	if (!coll_random(random, sizeof(random)) || !coll_random(&in->probe, sizeof(in->probe)) ||
+	    !coll_random(in->nonces.key, sizeof(in->nonces.key)))
+		return false;
 	a->magic = ADDRESS_MAGIC;
 	a->version = 1;
 	a->id = in->env.self;
@@ -95,6 +97,7 @@ static void make_address(struct shm_inst *in)
 	for (int i = 0; i < SHM_NAME_BYTES; i++)
 		a->name[i] = "abcdefghijklmnopqrstuvwxyz012345"[random[i] & 31];
 	a->proof = address_proof(in, a);
+	return true;
 }
 
 static bool watch(struct shm_inst *in, struct shm_source *source)
@@ -167,10 +170,8 @@ static coll_status inst_open(const struct coll_transport_env *env, void **inst)
 	in->epoll_fd = COLL_FD(epoll_create1(EPOLL_CLOEXEC));
 	in->timer.kind = SHM_TIMER;
 	in->timer.fd = COLL_FD(timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC));
-	make_address(in);
-	coll_random(&in->probe, sizeof(in->probe));
-	if (in->epoll_fd < 0 || !watch(in, &in->timer) || !make_page(in) || !make_listener(in)) {
-		env->log(env->ctx, 0, "[COLL-6201] shm: cannot make socket, memfd or epoll: %s",
+	if (!make_address(in) || in->epoll_fd < 0 || !watch(in, &in->timer) || !make_page(in) || !make_listener(in)) {
+		env->log(env->ctx, 0, "[COLL-6201] shm: cannot have random bytes, socket, memfd or epoll: %s",
 		         coll_errno_text(errno).text);
 		release(in);
 		return COLL_ERR_SYSTEM;
@@ -241,9 +242,11 @@ static coll_status inst_address(void *inst, void *buf, size_t cap, size_t *len_b
 /* Symmetric in the two addresses, so both ends decide alike. */
 static const char *unreachable(const struct shm_inst *in, const struct shm_address *a)
 {
+	const struct coll_proof want = address_proof(in, a);
+
 	if (a->magic != ADDRESS_MAGIC || a->version != in->self.version)
 		return "not an address of this transport";
-	if (a->proof != address_proof(in, a))
+	if (!coll_proof_same(&a->proof, &want))
 		return "it belongs to another job";
 	if (a->host != in->self.host)
 		return "it is on another host";

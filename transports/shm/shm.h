@@ -27,6 +27,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "base/proof.h"
 #include "transport/transport.h"
 #include "transports/common/pending.h"
 
@@ -128,7 +129,7 @@ enum shm_message_type {
 };
 
 struct shm_introduction {
-	uint64_t proof;
+	struct coll_proof proof;
 	uint64_t probe_address;
 	uint64_t probe_value;
 	uint32_t pid;
@@ -162,8 +163,8 @@ struct shm_message {
 	union {
 		struct {
 			struct coll_process_id self, peer;
-			uint64_t nonce;
-			uint64_t proof;
+			uint64_t nonce[2];
+			struct coll_proof proof;
 		} hello;
 		struct shm_introduction intro;
 		struct shm_grant grant;
@@ -185,7 +186,7 @@ struct shm_address {
 	uint32_t pid;
 	uint32_t uid;
 	char name[SHM_NAME_BYTES]; /* of the listening socket, abstract */
-	uint64_t proof;            /* over all of the above */
+	struct coll_proof proof;   /* over all of the above */
 };
 
 /* ---- Here ----------------------------------------------------------------------- */
@@ -212,7 +213,7 @@ struct shm_conn {
 	struct shm_link *link;
 	enum shm_conn_state state;
 	uint64_t since_ns;
-	uint64_t nonce[2]; /* connecting side's, accepting side's */
+	uint64_t nonce[2][2]; /* connecting side's, accepting side's */
 	struct coll_process_id peer;
 };
 
@@ -391,8 +392,9 @@ struct shm_inst {
 	int epoll_fd;
 	struct shm_source listener;
 	struct shm_source timer;
-	bool barrier;   /* membarrier works and we are registered */
-	bool pulls;     /* plain memory is loaned for the peer's kernel to read: COLL_SHM_COPY=cma */
+	bool barrier; /* membarrier works and we are registered */
+	bool pulls;   /* plain memory is loaned for the peer's kernel to read: COLL_SHM_COPY=cma */
+	struct coll_nonces nonces;
 	uint64_t probe; /* read by peers, to see whether they can */
 	atomic_bool closed;
 	atomic_bool serviced; /* a service thread does the work */

@@ -332,7 +332,7 @@ static void stranger(bool play_back)
 	const struct coll_process_id me = {{1, 99}};
 	const int none[2] = {-1, -1};
 	int fds[2], got = 0, fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-	uint64_t proof;
+	struct coll_proof proof;
 
 	bench_open(&b);
 	in = b.inst[0];
@@ -340,11 +340,11 @@ static void stranger(bool play_back)
 	REQUIRE(connect(fd, (struct sockaddr *)&at, offsetof(struct sockaddr_un, sun_path) + 1 + SHM_NAME_BYTES) == 0);
 	m.hello.self = me;
 	m.hello.peer = in->self.id;
-	m.hello.nonce = 5;
+	m.hello.nonce[0] = 5;
 	CHECK(coll_shm_transmit(fd, &m, none) == 1);
 	CHECK(AWAIT(&b, (got = coll_shm_receive(fd, &m, fds, false)) != 0));
 	CHECK(got == 1 && m.type == SHM_CHALLENGE);
-	proof = play_back ? m.hello.proof : 12345;
+	proof = play_back ? m.hello.proof : (struct coll_proof){{12345, 0}};
 	m = coll_shm_message(SHM_AUTH);
 	m.intro.proof = proof;
 	fds[0] = in->page_fd;

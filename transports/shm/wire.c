@@ -22,7 +22,7 @@
 #include "transports/shm/link.h"
 #include "transports/shm/shm.h"
 
-enum { MESSAGE_MAGIC = 0x6d68736c, MESSAGE_VERSION = 2 };
+enum { MESSAGE_MAGIC = 0x6d68736c, MESSAGE_VERSION = 3 };
 
 struct shm_message coll_shm_message(enum shm_message_type type)
 {
@@ -35,8 +35,8 @@ struct shm_message coll_shm_message(enum shm_message_type type)
 	return m;
 }
 
-uint64_t coll_shm_proof(const struct shm_inst *in, char who, const struct coll_process_id *connecting,
-                        const struct coll_process_id *accepting, const uint64_t nonce[2])
+struct coll_proof coll_shm_proof(const struct shm_inst *in, char who, const struct coll_process_id *connecting,
+                                 const struct coll_process_id *accepting, const uint64_t nonce[2][2])
 {
 	const uint64_t role = (uint64_t)who;
 

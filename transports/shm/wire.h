@@ -21,7 +21,7 @@ int coll_shm_receive(int fd, struct shm_message *m, int fds[2], bool accept_fds)
 coll_status coll_shm_enqueue(struct shm_link *l, const struct shm_message *m, int fd, bool own_fd);
 void coll_shm_flush(struct shm_link *l);
 void coll_shm_drop_queue(struct shm_link *l);
-uint64_t coll_shm_proof(const struct shm_inst *in, char who, const struct coll_process_id *connecting,
-                        const struct coll_process_id *accepting, const uint64_t nonce[2]);
+struct coll_proof coll_shm_proof(const struct shm_inst *in, char who, const struct coll_process_id *connecting,
+                                 const struct coll_process_id *accepting, const uint64_t nonce[2][2]);
 
 #endif

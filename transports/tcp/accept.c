@@ -134,7 +134,7 @@ static void admit(struct tcp_inst *in, struct tcp_handshake *h)
 {
 	const struct coll_process_id peer = h->peer.from;
 	const bool same_machine = h->peer.host == in->address.machine;
-	const uint64_t seed = coll_tcp_hello_seed(in->env.job_key, h->peer.nonce, h->nonce);
+	const struct coll_tcp_key key = coll_tcp_hello_key(in->env.job_key, h->peer.nonce, h->nonce);
 	struct coll_tcp_hello m;
 	struct tcp_link *l;
 	const int fd = h->fd;
@@ -156,7 +156,7 @@ static void admit(struct tcp_inst *in, struct tcp_handshake *h)
 		epoll_ctl(in->service.epoll_fd, EPOLL_CTL_DEL, fd, NULL);
 		h->fd = -1;
 		coll_tcp_hang_up(h);
-		coll_tcp_link_up(l, fd, seed, same_machine);
+		coll_tcp_link_up(l, fd, key, same_machine);
 	}
 	in->pending_count--;
 	if (l != NULL) {
@@ -241,7 +241,7 @@ static bool open_door(struct tcp_inst *in)
 	h->got = 0;
 	h->started_ns = coll_clock_ns();
 	h->deadline_ns = h->started_ns + COLL_DELAY_NS(TCP_HANDSHAKE);
-	coll_random(h->nonce, sizeof(h->nonce));
+	coll_nonce(&in->nonces, h->nonce);
 	in->pending_count++;
 	if (!coll_reactor_watch(&in->service, fd, EPOLLIN,
 	                        tcp_tag(TAG_PENDING, h->generation, (uint32_t)(h - in->pending)), EPOLL_CTL_ADD))

@@ -133,7 +133,7 @@ static void attempt(struct tcp_link *l)
 	h->deadline_ns = h->started_ns + wait_ms * COLL_NS_PER_MS;
 	h->got = 0;
 	h->stage = HANDSHAKE_CONNECTING;
-	coll_random(h->nonce, sizeof(h->nonce));
+	coll_nonce(&in->nonces, h->nonce);
 	h->fd = COLL_FD(socket(sa.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
 	if (h->fd < 0 && coll_errno_is_shortage(errno) && l->short_ns == 0)
 		l->short_ns = h->started_ns;
@@ -223,7 +223,7 @@ static void judged(struct tcp_link *l)
 	pthread_mutex_lock(&l->base.lock);
 	l->made = h->in.made;
 	if (l->state == LINK_CONNECTING)
-		coll_tcp_link_up(l, fd, coll_tcp_hello_seed(in->env.job_key, h->nonce, h->peer.nonce),
+		coll_tcp_link_up(l, fd, coll_tcp_hello_key(in->env.job_key, h->nonce, h->peer.nonce),
 		                 h->peer.host == in->address.machine);
 	else
 		coll_fd_close(fd);

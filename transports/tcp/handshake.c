@@ -14,19 +14,20 @@
 
 #include "base/fork.h"
 #include "base/proof.h"
+#include "base/siphash.h"
 #include "tcp.h"
 
-static uint64_t seal(const struct coll_tcp_hello *m, const uint64_t key[2], const uint64_t other[2])
+static struct coll_proof seal(const struct coll_tcp_hello *m, const uint64_t key[2], const uint64_t other[2])
 {
 	struct coll_tcp_hello said = *m;
 
-	said.mac = 0;
+	said.proof = (struct coll_proof){{0}};
 	return COLL_PROOF(key, COLL_SAID(said), {other, 2 * sizeof(*other)});
 }
 
 void coll_tcp_hello_seal(struct coll_tcp_hello *m, const uint64_t key[2], const uint64_t other[2])
 {
-	m->mac = seal(m, key, other);
+	m->proof = seal(m, key, other);
 }
 
 void coll_tcp_hello_make(struct coll_tcp_hello *m, const struct tcp_inst *in, enum coll_tcp_hello_type type,
@@ -48,13 +49,15 @@ const char *coll_tcp_hello_check(const struct coll_tcp_hello *m, const struct tc
                                  enum coll_tcp_hello_type type, const struct coll_process_id *from,
                                  const uint64_t other[2])
 {
+	const struct coll_proof want = seal(m, in->env.job_key, other);
+
 	if (m->magic != COLL_TCP_MAGIC)
 		return "it does not use this protocol";
 	if (m->version != COLL_TCP_VERSION)
 		return "it uses another version of the protocol";
 	if (m->type != type)
 		return "its messages are out of order";
-	if (m->mac != seal(m, in->env.job_key, other))
+	if (!coll_proof_same(&m->proof, &want))
 		return "it does not have the key of this job";
 	if (!coll_same_process(&m->to, &in->env.self))
 		return "it expects another process";
@@ -63,11 +66,18 @@ const char *coll_tcp_hello_check(const struct coll_tcp_hello *m, const struct tc
 	return NULL;
 }
 
-uint64_t coll_tcp_hello_seed(const uint64_t key[2], const uint64_t client[2], const uint64_t server[2])
+struct coll_tcp_key coll_tcp_hello_key(const uint64_t key[2], const uint64_t client[2], const uint64_t server[2])
 {
-	const uint64_t seed = 0x73656564;
+	const uint64_t as = 0x79656b6b6e696c; /* "linkkey": no message of the handshake is so short */
+	const struct coll_proof p =
+	        COLL_PROOF(key, {client, 2 * sizeof(*client)}, {server, 2 * sizeof(*server)}, COLL_SAID(as));
 
-	return COLL_PROOF(key, {client, 2 * sizeof(*client)}, {server, 2 * sizeof(*server)}, COLL_SAID(seed));
+	return (struct coll_tcp_key){{p.word[0], p.word[1]}};
+}
+
+uint64_t coll_tcp_hello_line(const struct coll_tcp_key *key)
+{
+	return coll_siphash24(key->word, "line", 4) | 1;
 }
 
 /* ---- carried by a socket --------------------------------------------- */

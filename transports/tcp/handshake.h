@@ -17,8 +17,12 @@ const char *coll_tcp_hello_check(const struct coll_tcp_hello *m, const struct tc
                                  enum coll_tcp_hello_type type, const struct coll_process_id *from,
                                  const uint64_t other[2]);
 
-/* Seed of the head checks of a link. */
-uint64_t coll_tcp_hello_seed(const uint64_t key[2], const uint64_t client[2], const uint64_t server[2]);
+/* The key of one connection, from the job's and the nonces of both ends: for the checks of its frames. It never
+ * travels.
+ */
+struct coll_tcp_key coll_tcp_hello_key(const uint64_t key[2], const uint64_t client[2], const uint64_t server[2]);
+/* A name for a link that goes on over other sockets, by the key of the first one, which it does not tell. */
+uint64_t coll_tcp_hello_line(const struct coll_tcp_key *key);
 bool coll_tcp_say(int fd, const struct coll_tcp_hello *m);
 
 /* More of a message; 1: complete, 0: not yet, -1: the other side is gone. */

@@ -24,6 +24,7 @@
 #include "tcp.h"
 #include "transports/tcp/address.h"
 #include "transports/tcp/channel.h"
+#include "transports/tcp/handshake.h"
 #include "transports/tcp/kept.h"
 #include "transports/tcp/rails.h"
 #include "transports/tcp/tx.h"
@@ -256,7 +257,7 @@ static void list(struct tcp_link *l)
 	atomic_fetch_add(&in->up_count, 1);
 }
 
-coll_status coll_tcp_link_up(struct tcp_link *l, int fd, uint64_t seed, bool same_machine)
+coll_status coll_tcp_link_up(struct tcp_link *l, int fd, struct coll_tcp_key key, bool same_machine)
 {
 	struct tcp_inst *in = l->inst;
 
@@ -264,9 +265,9 @@ coll_status coll_tcp_link_up(struct tcp_link *l, int fd, uint64_t seed, bool sam
 
 	assert(l->state == LINK_CONNECTING);
 	l->fd = fd;
-	l->seed = seed;
+	l->key = key;
 	if (l->line == 0)
-		l->line = seed;
+		l->line = coll_tcp_hello_line(&key);
 	l->again = l->stranded = false;
 	l->near = both_ends_here(fd);
 	l->where[0] = '\0';

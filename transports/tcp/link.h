@@ -18,7 +18,7 @@ bool coll_tcp_link_control(const struct tcp_inst *in, int fd, enum tcp_path path
 
 /* The connection is made and proven. Takes fd whatever the result. All three
  * locks held. */
-coll_status coll_tcp_link_up(struct tcp_link *l, int fd, uint64_t seed, bool same_machine);
+coll_status coll_tcp_link_up(struct tcp_link *l, int fd, struct coll_tcp_key key, bool same_machine);
 
 /* Mark broken, fail completion words, close the socket. link's lock held. fail says where it was. */
 void coll_tcp_link_tear(struct tcp_link *l, coll_status why, const char *format, ...)

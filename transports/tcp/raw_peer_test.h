@@ -39,7 +39,7 @@ struct station {
 struct raw_peer {
 	struct tcp_inst self; /* only what messages are made from */
 	int fd;
-	uint64_t seed;
+	struct coll_tcp_key key;
 };
 
 static inline const char *station_setting(void *ctx, const char *name)
@@ -184,7 +184,7 @@ static inline bool raw_connect_rail(struct raw_peer *p, struct station *s, uint6
 	raw_hello(p, s, COLL_TCP_PROOF, rail, nonce, challenge.nonce);
 	if (!raw_hear(p, s, &m, sizeof(m)) || m.verdict != COLL_TCP_ACCEPT)
 		return false;
-	p->seed = coll_tcp_hello_seed(s->env.job_key, nonce, challenge.nonce);
+	p->key = coll_tcp_hello_key(s->env.job_key, nonce, challenge.nonce);
 	return true;
 }
 
@@ -222,7 +222,7 @@ static inline void *raw_link(struct station *s, uint64_t id, uint16_t port)
 static inline void raw_seal(const struct raw_peer *p, struct coll_tcp_head *h)
 {
 	h->magic = COLL_TCP_HEAD_MAGIC;
-	h->check = coll_tcp_head_check(h, p->seed);
+	h->check = coll_tcp_head_check(h, p->key.word[0]);
 }
 
 static inline void raw_send(struct raw_peer *p, struct station *s, const void *bytes, size_t len)

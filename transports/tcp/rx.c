@@ -139,7 +139,7 @@ static const char *take_head(struct tcp_link *l, const struct coll_tcp_head *hea
 
 	if (head->magic != COLL_TCP_HEAD_MAGIC || head->flags > (head->type == COLL_TCP_DATA ? COLL_TCP_ASKS : 0))
 		return "a frame does not begin where it should";
-	if (head->check != coll_tcp_head_check(head, l->seed))
+	if (head->check != coll_tcp_head_check(head, l->key.word[0]))
 		return "a frame head fails its check";
 	if (l->bye_seen)
 		return "a frame after the goodbye";

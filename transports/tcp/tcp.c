@@ -213,6 +213,10 @@ static coll_status tcp_open(const struct coll_transport_env *env, void **inst)
 	status = in->pending != NULL ? COLL_OK : COLL_ERR_MEMORY;
 	for (int i = 0; in->pending != NULL && i < TCP_PENDING_MAX; i++)
 		in->pending[i].fd = -1;
+	if (status == COLL_OK && !coll_random(in->nonces.key, sizeof(in->nonces.key))) {
+		coll_errno_keep("getrandom");
+		status = COLL_ERR_SYSTEM;
+	}
 	if (status == COLL_OK) {
 		read_settings(in);
 		status = open_listener(in, &ip6, &port);

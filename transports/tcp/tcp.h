@@ -201,7 +201,7 @@ struct tcp_link {
 	bool silent;   /* not acknowledged for long enough to doubt it, if others are */
 	bool heard;    /* anything has ever arrived */
 	uint64_t stranded_ns;
-	uint64_t line;              /* names it over all its sockets: the seed of the first */
+	uint64_t line;              /* names it over all its sockets; 0: it has had none */
 	uint32_t made;              /* sockets that it has had, as both ends count */
 	bool unjudged;              /* of several rails, broken: link_down waits for coll_tcp_rails_tear() */
 	bool judged;                /* of several rails, the first: all are torn for the cause that was found */
@@ -210,7 +210,7 @@ struct tcp_link {
 	bool work;                  /* counted in inst->working */
 
 	int fd;
-	uint64_t seed;
+	struct coll_tcp_key key;
 	bool watched;     /* in the data epoll: see coll_tcp_link_watch */
 	bool deaf;        /* not in the service thread's: see coll_tcp_link_unwatch */
 	bool want_out;    /* EPOLLOUT is asked for there */
@@ -275,6 +275,7 @@ struct tcp_link {
 struct tcp_inst {
 	struct coll_transport_env env;
 	struct coll_tcp_address address;
+	struct coll_nonces nonces;
 	char congestion[TCP_CONTROL_NAME];     /* COLL_TCP_CONGESTION; "": by the path */
 	char system_control[TCP_CONTROL_NAME]; /* what a new socket has */
 	uint64_t timeout_ns;

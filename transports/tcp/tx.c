@@ -59,7 +59,7 @@ void coll_tcp_tx_release(struct tcp_link *l, uint32_t entries)
 void coll_tcp_tx_seal(struct tcp_link *l, struct coll_tcp_head *head)
 {
 	head->magic = COLL_TCP_HEAD_MAGIC;
-	head->check = coll_tcp_head_check(head, l->seed);
+	head->check = coll_tcp_head_check(head, l->key.word[0]);
 }
 
 static void piggyback(struct tcp_link *l, struct coll_tcp_head *head)

@@ -14,11 +14,12 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "base/proof.h"
 #include "transport/transport.h"
 
 enum {
 	COLL_TCP_MAGIC = 0x31636f6c, /* "loc1" */
-	COLL_TCP_VERSION = 3,
+	COLL_TCP_VERSION = 4,
 	COLL_TCP_HEAD_MAGIC = 0xc011,
 	COLL_TCP_NO_CHANNEL = 0xffffffff,
 	COLL_TCP_SEVERAL = 0x80, /* in the verdict of HELLO and PROOF: the rail is one of several */
@@ -40,9 +41,9 @@ struct coll_tcp_hello {
 	/* Of a rail that had sockets before: what names it, and how many it has had; else 0. */
 	uint64_t line;
 	uint32_t made, zero;
-	uint64_t mac; /* keyed hash of all the above and the other side's nonce */
+	struct coll_proof proof; /* over all the above and the other side's nonce */
 };
-static_assert(sizeof(struct coll_tcp_hello) == 88, "handshake layout");
+static_assert(sizeof(struct coll_tcp_hello) == 96, "handshake layout");
 
 enum coll_tcp_type {
 	COLL_TCP_DATA = 1,   /* channel, len_bytes, signature, sequence, index; payload follows */
@@ -74,6 +75,11 @@ struct coll_tcp_head {
 	uint32_t check;
 };
 static_assert(sizeof(struct coll_tcp_head) == 40, "head layout");
+
+/* Of one connection: see coll_tcp_hello_key(). */
+struct coll_tcp_key {
+	uint64_t word[2];
+};
 
 /* Check value over a head, seeded by the link: it catches a stream out of step
  * or damaged, not an adversary. */

@@ -195,11 +195,11 @@ static ncclResult_t create_all(coll_comm **made, int n, const int *devices, cons
 static ncclResult_t hand_out(ncclComm_t *comms, int n, const int *devices, coll_comm **made)
 {
 	uint64_t key[2];
-	struct nccl_job *job;
+	struct nccl_job *job = NULL;
 	int have = 0;
 
-	coll_random(key, sizeof(key)); /* names the job in this process; not secret */
-	job = nccl_job_join(key, sizeof(key), n);
+	if (coll_random(key, sizeof(key))) /* names the job in this process; not secret */
+		job = nccl_job_join(key, sizeof(key), n);
 	while (job && have < n && (comms[have] = nccl_handle_new(have, n, devices[have])))
 		comms[have++]->job = job;
 	for (int i = 0; i < have; i++)
@@ -208,7 +208,7 @@ static ncclResult_t hand_out(ncclComm_t *comms, int n, const int *devices, coll_
 		return ncclSuccess;
 	for (int i = 0; i < n; i++)
 		coll_comm_abort(made[i], "out of memory"); /* lost to the program, which cannot go on */
-	return nccl_fail(ncclSystemError, "ncclCommInitAll: out of memory");
+	return nccl_fail(ncclSystemError, "ncclCommInitAll: no memory, or no random bytes");
 }
 
 NCCL_FUNCTION(ncclResult_t, ncclCommInitAll, (ncclComm_t * comms, int n, const int *list))
