@@ -94,16 +94,28 @@ static inline uint64_t coll_siphash24(const uint64_t key[2], const void *data, s
 }
 
 /* The result of 128 bits is another function, not an extension of the one of 64. */
-static inline void coll_siphash24_wide(const uint64_t key[2], const void *data, size_t len_bytes, uint64_t out[2])
+static inline struct coll_siphash coll_siphash_wide_begin(const uint64_t key[2])
 {
 	struct coll_siphash s = coll_siphash_begin(key);
 
 	s.v1 ^= 0xee;
+	return s;
+}
+
+static inline void coll_siphash_wide_end(struct coll_siphash *s, uint64_t out[2])
+{
+	s->v2 ^= 0xee;
+	out[0] = coll_siphash_end(s);
+	s->v1 ^= 0xdd;
+	out[1] = coll_siphash_end(s);
+}
+
+static inline void coll_siphash24_wide(const uint64_t key[2], const void *data, size_t len_bytes, uint64_t out[2])
+{
+	struct coll_siphash s = coll_siphash_wide_begin(key);
+
 	coll_siphash_data(&s, data, len_bytes);
-	s.v2 ^= 0xee;
-	out[0] = coll_siphash_end(&s);
-	s.v1 ^= 0xdd;
-	out[1] = coll_siphash_end(&s);
+	coll_siphash_wide_end(&s, out);
 }
 
 #endif

@@ -8,7 +8,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/clock.h"
 #include "base/delay.h"
 #include "base/fork.h"
 #include "base/hash.h"
@@ -507,6 +506,8 @@ static coll_status open_job(const coll_config *cfg, const struct coll_settings *
 		report_why(&j, st);
 	if (st == COLL_OK)
 		st = coll_comm_devices_open(*out, device, coll_comm_devices_local_rank(*out), err);
+	if (peer_infos)
+		explicit_bzero(peer_infos, (size_t)id.size * sizeof(*peer_infos));
 	free(peer_infos);
 	return st;
 }
@@ -567,9 +568,6 @@ static coll_status open_all(struct coll_context **ctx, int n, const coll_config 
 	for (int r = 0; r < n && st == COLL_OK; r++) {
 		struct coll_identity id = {.rank = r, .size = n, .launcher = "process"};
 
-		id.job_key[0] = coll_mix64((uint64_t)(uintptr_t)group ^ coll_clock_ns());
-		if (r > 0)
-			id.job_key[0] = ctx[0]->identity.job_key[0];
 		coll_device_locate(device, settings->cuda_library, r, r, id.device);
 		st = coll_context_open(&ctx[r], &hooks, cfg, settings, &id, group, err);
 		if (st == COLL_OK) {
@@ -581,6 +579,8 @@ static coll_status open_all(struct coll_context **ctx, int n, const coll_config 
 		st = coll_context_join(ctx[r], peer_infos, err);
 	for (int r = 0; r < n && st == COLL_OK; r++)
 		st = coll_comm_devices_open(ctx[r], device, r, err);
+	if (peer_infos)
+		explicit_bzero(peer_infos, (size_t)n * sizeof(*peer_infos));
 	free(peer_infos);
 	return st;
 }

@@ -18,6 +18,7 @@
 #include "bootstrap/host_id.h"
 #include "context/locality.h"
 #include "context/service.h"
+#include "context/session.h"
 #include "context/transports.h"
 #include "net/net.h"
 #include "topology/topology.h"
@@ -116,7 +117,7 @@ static coll_status fill_peer_info(struct coll_context *c, struct coll_error_box 
 	coll_settings_agreed(&c->settings, &info->settings);
 	gethostname(info->host_name, sizeof(info->host_name) - 1);
 	if (coll_net->random(&info->id, sizeof(info->id), GRND_NONBLOCK) == sizeof(info->id))
-		return COLL_OK;
+		return coll_session_contribute(info, err);
 	return coll_error_set(err, COLL_ERR_SYSTEM, "no random bytes to name this process by: getrandom: %s",
 	                      coll_errno_text(errno).text);
 }
@@ -153,7 +154,7 @@ static coll_status open_control(struct coll_context *c, struct coll_error_box *e
 {
 	const struct coll_control_env env = {.settings = &c->settings,
 	                                     .logger = &c->logger,
-	                                     .job_key = {c->identity.job_key[0], c->identity.job_key[1]},
+	                                     .job_key = c->session_key,
 	                                     .self = c->info.id,
 	                                     .wake_fd = c->wake_fd,
 	                                     .alarm = &c->alarm,
@@ -266,6 +267,9 @@ coll_status coll_context_join(struct coll_context *ctx, const struct coll_peer_i
 		return coll_error_set(err, COLL_ERR_MEMORY, "out of memory for the peer info of %d ranks", ctx->size);
 	memcpy(ctx->peer_infos, peer_infos, (size_t)ctx->size * sizeof(*peer_infos));
 	st = check_peer_infos(ctx, err);
+	coll_session_key(ctx->identity.job_key, ctx->peer_infos, ctx->size, ctx->session_key);
+	explicit_bzero(ctx->identity.job_key, sizeof(ctx->identity.job_key));
+	explicit_bzero(ctx->info.contribution, sizeof(ctx->info.contribution));
 	if (st == COLL_OK)
 		st = coll_locality_find(ctx, err);
 	if (st != COLL_OK || ctx->size == 1)
@@ -404,6 +408,7 @@ static void free_tables(struct coll_context *c)
 	free(c->processes);
 	free(c->peer_infos);
 	free(c->opening);
+	explicit_bzero(c->session_key, sizeof(c->session_key));
 	free(c);
 }
 

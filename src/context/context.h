@@ -80,6 +80,7 @@ struct coll_context {
 	struct coll_settings settings;
 	struct coll_logger logger;
 	struct coll_identity identity;
+	uint64_t session_key[2];           /* from join on: session.h */
 	struct coll_peer_info info;        /* of this process */
 	struct coll_peer_info *peer_infos; /* `size` entries, in rank order */
 	int rank, size;

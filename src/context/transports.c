@@ -176,7 +176,7 @@ static coll_status open_transport(struct coll_context *c, const struct coll_tran
 	struct closed_transport *closed = &c->opening->closed[position];
 	struct coll_transport_env env = {.size = sizeof(env),
 	                                 .self = c->info.id,
-	                                 .job_key = {c->identity.job_key[0], c->identity.job_key[1]},
+	                                 .job_key = c->session_key,
 	                                 .host_id = c->info.host_id,
 	                                 .group = group ? group->group : NULL,
 	                                 .wake_fd = c->wake_fd,

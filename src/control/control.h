@@ -51,7 +51,7 @@ struct coll_note {
 struct coll_control_env {
 	const struct coll_settings *settings;
 	const struct coll_logger *logger;
-	uint64_t job_key[2];
+	const uint64_t *job_key; /* of the session, 128 bits; known when the peer infos are: not before it joins */
 	struct coll_process_id self;
 	int wake_fd;        /* written when the alarm goes off */
 	atomic_uint *alarm; /* incremented after each new note */

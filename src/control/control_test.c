@@ -20,7 +20,7 @@
 
 enum { RANKS = 3, TURNS = 2000 };
 
-static const uint64_t COMM = 0x77;
+static const uint64_t COMM = 0x77, key[2] = {3, 4};
 
 struct job {
 	struct coll_settings settings;
@@ -43,7 +43,8 @@ static bool needs(void *ctx, uint64_t comm)
 	return true;
 }
 
-static bool begin(struct job *j)
+/* The listeners are there, and who connects waits. */
+static bool open_all(struct job *j)
 {
 	struct coll_error_box err;
 	bool good = true;
@@ -52,7 +53,7 @@ static bool begin(struct job *j)
 	for (int r = 0; r < RANKS; r++) {
 		struct coll_control_env env = {.settings = &j->settings,
 		                               .logger = &j->logger,
-		                               .job_key = {3, 4},
+		                               .job_key = key,
 		                               .self = {{(uint64_t)getpid() << 8 | (uint64_t)r, coll_clock_ns()}},
 		                               .alarm = &j->alarm[r],
 		                               .host_id = "here",
@@ -65,6 +66,13 @@ static bool begin(struct job *j)
 		strcpy(j->peer_infos[r].host_id, env.host_id);
 		good = good && coll_control_open(&env, &j->peer_infos[r], &j->c[r], &err) == COLL_OK;
 	}
+	return good;
+}
+
+static bool begin(struct job *j)
+{
+	bool good = open_all(j);
+
 	for (int r = 0; r < RANKS && good; r++)
 		good = coll_control_join(j->c[r], j->peer_infos, r, RANKS) == COLL_OK;
 	return good;
@@ -263,8 +271,41 @@ static void pings_go_out_by_the_clock(void)
 	end_by_hand(&j);
 }
 
+/* Rank 0 has the table a minute before the others: their listeners answer nothing until they can tell who it is, and
+ * that is no sign of death. */
+static void who_joins_late_is_met_then(void)
+{
+	struct job j;
+	int connected = 0;
+
+	now_ns = 1000 * COLL_NS_PER_MS;
+	coll_clock_take(&hand);
+	REQUIRE(open_all(&j) && coll_control_join(j.c[0], j.peer_infos, 0, RANKS) == COLL_OK);
+	for (int i = 0; i < 600; i++) {
+		now_ns += 100 * COLL_NS_PER_MS;
+		for (int r = 0; r < RANKS; r++)
+			coll_control_service(j.c[r]);
+		connected += coll_control_find_link(j.c[0], 1) != NULL;
+	}
+	CHECK(connected > 300, "rank 0 waits at the listener of rank 1: %d", connected);
+	for (int r = 1; r < RANKS; r++) {
+		CHECK(j.c[r]->nlinks == 0, "rank %d lets in before it can tell who it is", r);
+		CHECK(!j.c[0]->peers[r].dead && !j.c[0]->peers[r].life.left && j.c[0]->nsuspects == 0);
+		REQUIRE(coll_control_join(j.c[r], j.peer_infos, r, RANKS) == COLL_OK);
+	}
+	for (int i = 0; i < TURNS && !(coll_control_find_link(j.c[0], 1) && coll_control_find_link(j.c[0], 1)->ready);
+	     i++) {
+		now_ns += COLL_NS_PER_MS;
+		for (int r = 0; r < RANKS; r++)
+			coll_control_service(j.c[r]);
+	}
+	CHECK(coll_control_find_link(j.c[0], 1) && coll_control_find_link(j.c[0], 1)->ready);
+	end_by_hand(&j);
+}
+
 int main(void)
 {
+	PLAIN_RUN(who_joins_late_is_met_then);
 	PLAIN_RUN(the_cause_goes_before_the_goodbye);
 	PLAIN_RUN(a_link_given_up_is_not_read_to_its_end);
 	PLAIN_RUN(who_was_read_and_is_gone_is_dead);

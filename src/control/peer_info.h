@@ -31,6 +31,7 @@ struct coll_peer_info {
 	uint32_t magic;
 	uint32_t version;
 	struct coll_process_id id;
+	uint64_t contribution[2]; /* random: all of them make the session key, see context/session.h */
 	struct coll_agreed settings;
 	int32_t rank;
 	int32_t size;
@@ -60,10 +61,10 @@ struct coll_peer_info {
 };
 
 #define COLL_PEER_INFO_MAGIC   0x434f4c4cu /* "COLL" */
-#define COLL_PEER_INFO_VERSION 10u
+#define COLL_PEER_INFO_VERSION 11u
 
 /* Ranks compare the version: a change of the layout, a new transport for example, needs a new one. */
-static_assert(COLL_PEER_INFO_VERSION == 10u && COLL_TRANSPORTS == 4, "raise COLL_PEER_INFO_VERSION");
+static_assert(COLL_PEER_INFO_VERSION == 11u && COLL_TRANSPORTS == 4, "raise COLL_PEER_INFO_VERSION");
 
 /* A part; length 0 if it is none, or came damaged. */
 static inline const uint8_t *coll_peer_info_part(const struct coll_peer_info *info, struct coll_peer_info_part part,

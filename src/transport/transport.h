@@ -84,7 +84,9 @@ struct coll_ip;
 struct coll_transport_env {
 	size_t size;
 	struct coll_process_id self;
-	uint64_t job_key[2]; /* shared secret of the job: handshakes prove it */
+	/* Secret of the session, 128 bits, which handshakes prove. It is known when the addresses of the peers are, so
+	 * that neither open nor address use it, and service is not called before. */
+	const uint64_t *job_key;
 	const char *host_id; /* equal on processes that may try shared memory */
 	void *group;         /* loop: the object shared by ranks of one process, else NULL */
 	int wake_fd;         /* eventfd: written to wake this context's sleeper */

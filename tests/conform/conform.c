@@ -90,11 +90,13 @@ struct node *node_open(int index, uint64_t job_key, struct coll_loop_group *grou
 	coll_status status;
 
 	node->index = index;
+	node->key[0] = job_key;
+	node->key[1] = ~job_key;
 	node->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
 	node->stop_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
 	node->env = (struct coll_transport_env){.size = sizeof(node->env),
 	                                        .self = process_id(index),
-	                                        .job_key = {job_key, ~job_key},
+	                                        .job_key = node->key,
 	                                        .host_id = "conform-host",
 	                                        .group = group,
 	                                        .wake_fd = node->wake_fd,

@@ -38,6 +38,7 @@ extern const struct coll_transport *conform_table; /* complete */
 
 struct node {
 	struct coll_transport_env env;
+	uint64_t key[2];
 	int index;
 	void *inst;
 	int wake_fd;

@@ -55,12 +55,13 @@ static inline void down(void *ctx, const struct coll_process_id *peer, coll_stat
 
 static inline void open_side(struct side *s, const char *(*setting)(void *ctx, const char *name))
 {
+	static const uint64_t key[2] = {1, 2};
 	static uint64_t serial;
 	void *inst = NULL;
 
 	*s = (struct side){.env = {.size = sizeof(s->env),
 	                           .self = {{++serial, (uint64_t)(s - side)}},
-	                           .job_key = {1, 2},
+	                           .job_key = key,
 	                           .host_id = "fabric",
 	                           .wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC),
 	                           .ctx = s,

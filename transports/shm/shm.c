@@ -25,8 +25,8 @@
 
 #include "base/errno_text.h"
 #include "base/fork.h"
+#include "base/hash.h"
 #include "base/proof.h"
-#include "base/siphash.h"
 #include "transports/shm/channel.h"
 #include "transports/shm/cma.h"
 #include "transports/shm/completion.h"
@@ -73,11 +73,6 @@ static uint64_t namespace_of(const char *path)
 	return stat(path, &st) == 0 ? (uint64_t)st.st_ino : 0;
 }
 
-static struct coll_proof address_proof(const struct shm_inst *in, const struct shm_address *a)
-{
-	return COLL_PROOF(in->env.job_key, {a, offsetof(struct shm_address, proof)});
-}
-
 static bool make_address(struct shm_inst *in)
 {
 	struct shm_address *a = &in->self;
@@ -87,16 +82,15 @@ static bool make_address(struct shm_inst *in)
 	    !coll_random(in->nonces.key, sizeof(in->nonces.key)))
 		return false;
 	a->magic = ADDRESS_MAGIC;
-	a->version = 1;
+	a->version = 2;
 	a->id = in->env.self;
-	a->host = coll_siphash24(in->env.job_key, in->env.host_id, strlen(in->env.host_id));
+	a->host = coll_hash_bytes(ADDRESS_MAGIC, in->env.host_id, strlen(in->env.host_id));
 	a->net = namespace_of("/proc/self/ns/net");
 	a->pids = namespace_of("/proc/self/ns/pid");
 	a->pid = (uint32_t)getpid();
 	a->uid = (uint32_t)geteuid();
 	for (int i = 0; i < SHM_NAME_BYTES; i++)
 		a->name[i] = "abcdefghijklmnopqrstuvwxyz012345"[random[i] & 31];
-	a->proof = address_proof(in, a);
 	return true;
 }
 
@@ -242,12 +236,8 @@ static coll_status inst_address(void *inst, void *buf, size_t cap, size_t *len_b
 /* Symmetric in the two addresses, so both ends decide alike. */
 static const char *unreachable(const struct shm_inst *in, const struct shm_address *a)
 {
-	const struct coll_proof want = address_proof(in, a);
-
 	if (a->magic != ADDRESS_MAGIC || a->version != in->self.version)
 		return "not an address of this transport";
-	if (!coll_proof_same(&a->proof, &want))
-		return "it belongs to another job";
 	if (a->host != in->self.host)
 		return "it is on another host";
 	if (a->net != in->self.net)

@@ -180,13 +180,12 @@ struct shm_address {
 	uint32_t magic;
 	uint32_t version;
 	struct coll_process_id id;
-	uint64_t host; /* keyed hash of the host's text */
+	uint64_t host; /* hash of the host's text */
 	uint64_t net;  /* network namespace: abstract socket names live there */
 	uint64_t pids; /* process namespace */
 	uint32_t pid;
 	uint32_t uid;
 	char name[SHM_NAME_BYTES]; /* of the listening socket, abstract */
-	struct coll_proof proof;   /* over all of the above */
 };
 
 /* ---- Here ----------------------------------------------------------------------- */

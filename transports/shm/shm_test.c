@@ -24,6 +24,8 @@
 #include "transports/shm/shm.h"
 #include "transports/shm/wire.h"
 
+static const uint64_t job_key[2] = {3, 4};
+
 struct bench {
 	const struct coll_transport *t;
 	void *inst[2], *link[2], *tx, *rx;
@@ -83,7 +85,7 @@ static void bench_open(struct bench *b)
 	for (int i = 0; i < 2; i++) {
 		env[i] = (struct coll_transport_env){.size = sizeof(env[i]),
 		                                     .self = {{coll_clock_ns(), (uint64_t)i}},
-		                                     .job_key = {3, 4},
+		                                     .job_key = job_key,
 		                                     .host_id = "h",
 		                                     .wake_fd = -1,
 		                                     .ctx = b,

@@ -450,7 +450,7 @@ TEST(rails, a_damaged_head_on_any_socket_is_corrupt)
 TEST(rails, a_socket_too_many_is_refused)
 {
 	struct station s = {.sockets = "3"};
-	struct raw_peer q = {.self.env.self = {{2, ~2ull}}, .self.env.job_key = {11, 22}};
+	struct raw_peer q = {.self.env.self = {{2, ~2ull}}, .self.env.job_key = station_key};
 	struct coll_tcp_hello m;
 	const uint64_t nonce[2] = {2, 99};
 

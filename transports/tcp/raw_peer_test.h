@@ -22,6 +22,8 @@
 #include "transports/tcp/handshake.h"
 #include "transports/tcp/tcp.h"
 
+static const uint64_t station_key[2] = {11, 22};
+
 struct station {
 	struct coll_transport_env env;
 	const struct coll_transport *t;
@@ -83,7 +85,7 @@ static inline coll_status station_open(struct station *s, uint64_t id)
 	s->t = &coll_transport_tcp;
 	s->env = (struct coll_transport_env){.size = sizeof(s->env),
 	                                     .self = {{id, ~id}},
-	                                     .job_key = {11, 22},
+	                                     .job_key = station_key,
 	                                     .host_id = "test",
 	                                     .wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC),
 	                                     .ctx = s,
@@ -171,8 +173,7 @@ static inline bool raw_connect_rail(struct raw_peer *p, struct station *s, uint6
 
 	memset(p, 0, sizeof(*p));
 	p->self.env.self = (struct coll_process_id){{id, ~id}};
-	p->self.env.job_key[0] = s->env.job_key[0];
-	p->self.env.job_key[1] = s->env.job_key[1];
+	p->self.env.job_key = s->env.job_key;
 	p->fd = dial_port(station_port(s));
 	if (p->fd < 0)
 		return false;

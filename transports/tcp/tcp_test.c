@@ -768,7 +768,7 @@ TEST(tcp, a_recorded_handshake_is_worth_nothing)
 
 	REQUIRE(station_open(&s, 1) == COLL_OK);
 	p.self.env.self = (struct coll_process_id){{2, ~UINT64_C(2)}};
-	memcpy(p.self.env.job_key, s.env.job_key, sizeof(p.self.env.job_key));
+	p.self.env.job_key = s.env.job_key;
 	coll_tcp_hello_make(&hello, &p.self, COLL_TCP_HELLO, &s.env.self, nonce, coll_tcp_no_nonce);
 	for (int round = 0; round < 2; round++) {
 		p.fd = dial_port(station_port(&s));
