@@ -317,8 +317,8 @@ static void over_several_hosts(void)
 	CHECK(strstr(r.out, "rank 5 of 6 local 2 of 3") && strstr(r.out, "rank 2 of 6 local 0 of 1"), "%s", r.out);
 	forget(&r);
 	r = run("-H one:2,two:3 --root 127.0.0.1 --ssh $D/ssh $P");
-	CHECK(r.status == 0 && count_lines(r.out, "meeting 127.0.0.1 ports key yes: ok") == 5, "status %d %s %s",
-	      r.status, r.out, r.err);
+	CHECK(r.status == 0 && count_lines(r.out, "meeting unix  key yes: ok") == 5, "status %d %s %s", r.status, r.out,
+	      r.err);
 	forget(&r);
 	r = run("--hostfile $D/hosts -n 4 --ssh $D/ssh sh -c 'echo $COLL_RANK on $FAKE_HOST $COLL_LOCAL_RANK'");
 	CHECK(strstr(r.out, "[0] 0 on one 0\n") && strstr(r.out, "[1] 1 on two 0\n") &&

@@ -108,7 +108,7 @@ static void openmpi_across_hosts(void)
 	snprintf(command, sizeof(command),
 	         OPENMPI " -n 2 env -u OMPI_COMM_WORLD_LOCAL_SIZE COLL_ROOT=127.0.0.1:%d %s 2>&1",
 	         30000 + (int)getpid() % 9999, rank_probe);
-	expect(command, 2, "launcher openmpi meeting 127.0.0.1 key no");
+	expect(command, 2, "launcher openmpi meeting unix  key no");
 }
 
 /* ---- By their variables ------------------------------------------------ */
@@ -167,7 +167,7 @@ static void torchrun_by_variables(void)
 		         sizes[i], sizes[i], port);
 		run_by_variables(sizes[i], sizes[i], "RANK=%d LOCAL_RANK=%d", common);
 	}
-	/* Two nodes of two: not by a Unix socket. */
+	/* Two nodes of two, which a loopback address contradicts. */
 	snprintf(common, sizeof(common),
 	         "WORLD_SIZE=4 LOCAL_WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=%d TORCHELASTIC_RUN_ID=none "
 	         "TORCHELASTIC_USE_AGENT_STORE=True",

@@ -82,7 +82,7 @@ MESSAGE(4102, COLL_OK, "The system refused to open sockets.", "Raise the limit o
 MESSAGE(4103, COLL_OK, "The service thread cannot wait for events, so deaths and mismatches are noticed late.", "The text has the reason, usually a filter of system calls (seccomp) or a limit.")
 MESSAGE(4104, COLL_OK, "A rank has no descriptors, memory or other resource of the system left for a connection or a channel.", "The text names the rank, the call that failed, the limit and the command that raises it.")
 MESSAGE(4201, COLL_OK, "Some ranks did not reach the rendezvous in time.", "The text names them: they did not start, crashed earlier, have another COLL_ROOT, or are behind a firewall.")
-MESSAGE(4202, COLL_OK, "The rendezvous address is in use or does not belong to this host.", "Another job uses the port, or a second process claims to be rank 0: choose another port.")
+MESSAGE(4202, COLL_OK, "The rendezvous address is in use or does not belong to this host, or the file that tells it cannot be written.", "Another job uses the port, or a second process claims to be rank 0: choose another port.")
 MESSAGE(4203, COLL_OK, "The address of rank 0 cannot be derived or resolved.", "Set COLL_ROOT=host:port with a name that all hosts resolve.")
 MESSAGE(4204, COLL_OK, "Ranks load different versions of this library.", "Install the same version everywhere; check LD_LIBRARY_PATH on the host named.")
 MESSAGE(4205, COLL_OK, "A rank ended during creation.", "Look at the output of that rank.")

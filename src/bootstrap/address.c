@@ -325,3 +325,14 @@ int coll_listen_unix(const char *name, struct coll_address *a)
 	errno = e;
 	return -1;
 }
+
+bool coll_unix_foreign(int fd)
+{
+	struct sockaddr_storage self;
+	struct ucred peer;
+	socklen_t len = sizeof(self), cred_len = sizeof(peer);
+
+	if (getsockname(fd, (struct sockaddr *)&self, &len) < 0 || self.ss_family != AF_UNIX)
+		return false;
+	return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &cred_len) < 0 || peer.uid != geteuid();
+}

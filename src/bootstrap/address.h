@@ -59,4 +59,8 @@ int coll_listen_range(const struct coll_address *a, uint16_t first, uint16_t las
 /* name NULL: the kernel chooses; *a receives the address. */
 int coll_listen_unix(const char *name, struct coll_address *a);
 
+/* The other end of a connected or accepted Unix socket is a process of another user: anybody may bind or connect to an
+ * abstract name. False for other sockets. */
+bool coll_unix_foreign(int fd);
+
 #endif

@@ -27,7 +27,8 @@ struct coll_identity {
 	char root_host[256];   /* rendezvous address, "" when the launcher offers another way */
 	uint16_t root_port;
 	bool root_bind;     /* this rank (0) must listen at root_host:root_port */
-	char unix_name[96]; /* abstract Unix socket name of a rendezvous on one host, "" if none */
+	char unix_name[96]; /* public words of a rendezvous on one host, see meeting_file.h; "" if none */
+	bool one_host;      /* all ranks are on this host, which is known before they meet */
 	uint64_t
 	        job_key[2]; /* shared secret: from COLL_JOB_KEY, the unique id, or derived from the launcher's job id */
 	bool root_ports;    /* root_port may be taken or is 0: ports derived from job_key are tried too */

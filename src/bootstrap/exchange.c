@@ -17,9 +17,11 @@
 #include "base/fork.h"
 #include "base/hash.h"
 #include "base/interrupt.h"
+#include "base/proof.h"
 #include "bootstrap/bootstrap.h"
 #include "bootstrap/id.h"
 #include "bootstrap/id_host.h"
+#include "bootstrap/meeting_file.h"
 #include "bootstrap/rendezvous.h"
 #include "bootstrap/resolve.h"
 #include "bootstrap/wire.h"
@@ -141,24 +143,40 @@ static coll_status open_tcp(const struct coll_identity *id, struct coll_rendezvo
 	                                            : "");
 }
 
-static coll_status open_unix(const struct coll_identity *id, struct coll_rendezvous_point *m,
-                             struct coll_error_box *err)
+/* A socket of random name, and files that tell it: see meeting_file.h. */
+static coll_status open_meeting(const struct coll_meeting_words *w, struct coll_rendezvous_point *m,
+                                struct coll_meeting_files *files, struct coll_error_box *err)
 {
 	const uint64_t give_up = coll_clock_ns() + COLL_DELAY_NS(BIND);
+	enum coll_meeting_wrote wrote = COLL_MEETING_TAKEN;
+	char name[COLL_MEETING_SOCKET_BYTES];
 	struct coll_address a;
+	uint64_t random[2];
 
+	if (!coll_random(random, sizeof(random)))
+		return coll_error_set(err, COLL_ERR_SYSTEM, "no random bytes for the name of a socket: getrandom: %s",
+		                      coll_errno_text(errno).text);
+	snprintf(name, sizeof(name), "coll-%016llx%016llx", (unsigned long long)random[0],
+	         (unsigned long long)random[1]);
+	m->listener[0] = coll_listen_unix(name, &a);
+	m->close_listeners = true;
+	if (m->listener[0] < 0)
+		return coll_error_set(err, COLL_ERR_BOOTSTRAP, "[COLL-4202] rank 0 cannot listen at unix:%s: %s", name,
+		                      coll_errno_text(errno).text);
+	coll_meeting_clean();
 	for (;;) {
-		m->listener[0] = coll_listen_unix(id->unix_name, &a);
-		m->close_listeners = true;
-		if (m->listener[0] >= 0)
-			return COLL_OK;
-		if (errno != EADDRINUSE || coll_clock_ns() > give_up || coll_interrupt_here(false))
+		if (!coll_meeting_held(w))
+			wrote = coll_meeting_write(w, name, files);
+		if (wrote != COLL_MEETING_TAKEN || coll_clock_ns() > give_up || coll_interrupt_here(false))
 			break;
-		nap_ms(COLL_DELAY_BIND_AGAIN_MS);
+		coll_meeting_remove(files);
+		nap_ms(COLL_DELAY_BIND_AGAIN_MS); /* the previous job may just be leaving */
 	}
-	return coll_error_set(err, COLL_ERR_BOOTSTRAP, "[COLL-4202] rank 0 cannot listen at unix:%s: %s%s",
-	                      id->unix_name, coll_errno_text(errno).text,
-	                      errno == EADDRINUSE ? " (a second process claims rank 0)" : "");
+	if (wrote == COLL_MEETING_WRITTEN)
+		return COLL_OK;
+	return coll_error_set(err, COLL_ERR_BOOTSTRAP, "[COLL-4202] rank 0 cannot write %s: %s", m->root_text,
+	                      wrote == COLL_MEETING_TAKEN ? "another process has (a second process claims rank 0)"
+	                                                  : coll_errno_text(errno).text);
 }
 
 static coll_status find_tcp(const struct coll_identity *id, struct coll_rendezvous_point *m, struct coll_error_box *err)
@@ -196,16 +214,15 @@ static coll_status prepare_tcp(const struct coll_identity *id, struct coll_rende
 	return id->rank == 0 ? open_tcp(id, m, err) : find_tcp(id, m, err);
 }
 
-static coll_status prepare_unix(const struct coll_identity *id, struct coll_rendezvous_point *m,
-                                struct coll_error_box *err)
+static coll_status prepare_meeting(const struct coll_identity *id, struct coll_rendezvous_point *m,
+                                   struct coll_meeting_files *files, struct coll_error_box *err)
 {
+	const struct coll_meeting_words w = {id->unix_name, m->key};
+
 	m->unix_only = true;
-	snprintf(m->root_text, sizeof(m->root_text), "unix:%s", id->unix_name);
-	if (id->rank == 0)
-		return open_unix(id, m, err);
-	coll_address_unix(&m->root.place[0], id->unix_name);
-	m->root.count = 1;
-	return COLL_OK;
+	m->meeting = id->unix_name;
+	coll_meeting_text(&w, m->root_text, sizeof(m->root_text));
+	return id->rank == 0 ? open_meeting(&w, m, files, err) : COLL_OK;
 }
 
 /* The maker of the id hosts the meeting, and the id says where. */
@@ -233,14 +250,14 @@ static coll_status prepare_published(const struct coll_identity *id, struct coll
 }
 
 static coll_status prepare(const coll_config *cfg, const struct coll_identity *id, struct coll_rendezvous_point *m,
-                           struct coll_error_box *err)
+                           struct coll_meeting_files *files, struct coll_error_box *err)
 {
 	if (cfg && cfg->id)
 		return prepare_id(cfg, m, err);
 	if (id->publish[0])
 		return prepare_published(id, m, err);
 	if (id->unix_name[0])
-		return prepare_unix(id, m, err);
+		return prepare_meeting(id, m, files, err);
 	if (id->root_host[0])
 		return prepare_tcp(id, m, err);
 	return coll_error_set(err, COLL_ERR_CONFIG, "[COLL-1111] no rendezvous address for the %d ranks (%s)", id->size,
@@ -266,6 +283,7 @@ coll_status coll_bootstrap_exchange(const coll_config *cfg, const struct coll_se
 	        .len_bytes = len_bytes,
 	        .listener = {-1, -1},
 	};
+	struct coll_meeting_files files = {0};
 	coll_status st;
 
 	if (cfg && cfg->exchange) {
@@ -279,9 +297,10 @@ coll_status coll_bootstrap_exchange(const coll_config *cfg, const struct coll_se
 		memcpy(all, mine, len_bytes);
 		return COLL_OK;
 	}
-	st = prepare(cfg, id, &m, err);
+	st = prepare(cfg, id, &m, &files, err);
 	if (st == COLL_OK)
 		st = coll_rendezvous(&m, err);
+	coll_meeting_remove(&files);
 	/* This process may end after the call, and must not take the meeting of the others with it. */
 	if (st == COLL_OK && m.hosted)
 		coll_id_host_await(m.key, m.deadline_ns);

@@ -272,7 +272,7 @@ static void play_rank_two(struct job *j, uint32_t version, const struct coll_pla
 	payload = buf + sizeof(in) + in.places_bytes;
 	for (size_t i = 0; i < 200; i++)
 		payload[i] = pattern(2, i);
-	coll_address_unix(&a, j->id.unix_name);
+	a = meeting_place(j);
 	while (w->state != COLL_WIRE_OPEN) {
 		struct pollfd p;
 

@@ -18,6 +18,7 @@
 #include "bootstrap/address.h"
 #include "bootstrap/bootstrap.h"
 #include "bootstrap/exchange.h"
+#include "bootstrap/meeting_file.h"
 #include "tests/plain.h"
 
 enum { JOB_RANKS_MAX = 128 };
@@ -129,13 +130,26 @@ static inline coll_status gather_200(struct job *j, int rank, struct coll_error_
 	return gather(j, rank, 200, err);
 }
 
-static int names; /* of Unix sockets used so far */
+static int names; /* of meetings so far */
 
 static inline void over_unix(struct job *j)
 {
 	snprintf(j->id.unix_name, sizeof(j->id.unix_name), "coll-test-%d-%d", (int)getpid(), names++);
 	j->id.job_key[0] = 11;
 	j->id.job_key[1] = 12;
+}
+
+/* Where rank 0 waits, once it does. */
+static inline struct coll_address meeting_place(const struct job *j)
+{
+	const struct coll_meeting_words w = {j->id.unix_name, j->id.job_key};
+	struct coll_places found = {0};
+
+	while (found.count == 0) {
+		usleep(1000);
+		coll_meeting_find(&w, true, &found);
+	}
+	return found.place[0];
 }
 
 /* A port that was free a moment ago. */

@@ -114,15 +114,20 @@ static void derive_key(struct coll_identity *id, const char *text)
 		id->job_key[i] = coll_hash_bytes((uint64_t)i + 1, text, strlen(text)) | 1;
 }
 
-/* Abstract names have no owner: the user's number keeps users apart. */
+/* The words by which the ranks of one host meet: see meeting_file.h. */
 static void unix_from(struct coll_identity *id, const char *text)
 {
-	char full[512];
+	snprintf(id->unix_name, sizeof(id->unix_name), "%016llx%016llx",
+	         (unsigned long long)coll_hash_bytes(3, text, strlen(text)),
+	         (unsigned long long)coll_hash_bytes(4, text, strlen(text)));
+}
 
-	snprintf(full, sizeof(full), "%s|uid %u", text, (unsigned)geteuid());
-	snprintf(id->unix_name, sizeof(id->unix_name), "coll-%016llx%016llx",
-	         (unsigned long long)coll_hash_bytes(3, full, strlen(full)),
-	         (unsigned long long)coll_hash_bytes(4, full, strlen(full)));
+/* An address that ends at this host: all ranks are here, and need no port. */
+static bool is_loopback(const char *host)
+{
+	struct coll_address a;
+
+	return strcmp(host, "localhost") == 0 || (coll_address_numeric(&a, host, 0) && coll_address_is_loopback(&a));
 }
 
 static coll_status read_key(const struct probe *p)
@@ -147,7 +152,7 @@ static bool has_key(const struct coll_identity *id)
 	return id->job_key[0] || id->job_key[1];
 }
 
-/* host:port, [address]:port, host (then the port comes from the key), unix:name */
+/* host:port, [address]:port, host (then the port comes from the key), unix:name. A loopback address is as a name. */
 static coll_status read_root(const struct probe *p)
 {
 	const char *t = p->settings->root, *colon = strrchr(t, ':'), *host_end;
@@ -179,6 +184,11 @@ static coll_status read_root(const struct probe *p)
 		        "ranks (the port is derived from the key)",
 		        p->settings->root);
 	snprintf(id->root_host, sizeof(id->root_host), "%.*s", (int)(host_end - t), t);
+	if (is_loopback(id->root_host)) {
+		snprintf(id->unix_name, sizeof(id->unix_name), "loopback %d", port);
+		id->root_host[0] = '\0';
+		return COLL_OK;
+	}
 	id->root_port = (uint16_t)port;
 	id->root_ports = port == 0;
 	return COLL_OK;
@@ -225,7 +235,7 @@ static coll_status detect_torchrun(const struct probe *p, struct found *f)
 }
 
 /*
- * On one host a Unix socket, which needs no port. Across hosts MASTER_PORT
+ * On one host, which a loopback address says too, a Unix socket, which needs no port. Across hosts MASTER_PORT
  * belongs to torchrun's own store if a variable says so; then rank 0 uses one of the
  * ports derived from the job's name. Without that variable rank 0 tries
  * MASTER_PORT first, and the derived ports if another process holds it.
@@ -245,7 +255,7 @@ static coll_status fill_torchrun(const struct probe *p)
 		return coll_error_set(p->err, COLL_ERR_CONFIG, "MASTER_ADDR is too long");
 	snprintf(text, sizeof(text), "torchrun|%s|%s|%.100s", addr, port, run ? run : "");
 	derive_key(id, text);
-	if (id->local_size == id->size) {
+	if (id->local_size == id->size || is_loopback(addr)) {
 		unix_from(id, text);
 		return COLL_OK;
 	}
@@ -560,9 +570,11 @@ coll_status coll_bootstrap_identify(const coll_config *cfg, const struct coll_se
 		st = read_key(&p);
 	if (st == COLL_OK)
 		st = explicit ? identify_explicit(&p) : identify(&p);
-	if (st == COLL_OK)
-		id->root_bind = id->rank == 0 && id->root_host[0];
-	return st;
+	if (st != COLL_OK)
+		return st;
+	id->root_bind = id->rank == 0 && id->root_host[0];
+	id->one_host = id->unix_name[0] || id->size == 1;
+	return COLL_OK;
 }
 
 coll_status coll_bootstrap_probe(const coll_config *cfg, const struct coll_settings *settings, struct coll_identity *id,

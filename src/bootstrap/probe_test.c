@@ -90,6 +90,7 @@ static void check(const struct row *r, const coll_config *cfg)
 	      id.local_rank, id.local_size);
 	CHECK(strcmp(id.launcher, r->launcher) == 0, "%s: launcher %s", r->vars[0], id.launcher);
 	CHECK(strcmp(way, r->way) == 0, "%s: way \"%s\", expected \"%s\"", r->vars[0], way, r->way);
+	CHECK(id.one_host == (strcmp(way, "unix") == 0 || id.size == 1), "%s: one host %d", r->vars[0], id.one_host);
 	CHECK(id.root_bind == (id.rank == 0 && id.root_host[0]));
 }
 
@@ -98,15 +99,22 @@ static void check(const struct row *r, const coll_config *cfg)
 static const struct row good[] = {
         {{NULL}, NULL, 0, 1, 0, 1, "alone", ""},
         {{"COLL_RANK=1", "COLL_SIZE=3", "COLL_ROOT=h:5000"}, NULL, 1, 3, -1, -1, "explicit", "tcp h 5000"},
-        {{"COLL_RANK=0", "COLL_SIZE=3", "COLL_ROOT=[::1]:5000", "COLL_LOCAL_RANK=0", "COLL_LOCAL_SIZE=2"},
+        {{"COLL_RANK=0", "COLL_SIZE=3", "COLL_ROOT=[fd::1]:5000", "COLL_LOCAL_RANK=0", "COLL_LOCAL_SIZE=2"},
          NULL,
          0,
          3,
          0,
          2,
          "explicit",
-         "tcp ::1 5000"},
+         "tcp fd::1 5000"},
         {{"COLL_RANK=0", "COLL_SIZE=1"}, NULL, 0, 1, -1, -1, "explicit", ""},
+        /* A loopback address says that all are on one host. */
+        {{"COLL_RANK=1", "COLL_SIZE=2", "COLL_ROOT=127.0.0.1:5000"}, NULL, 1, 2, -1, -1, "explicit", "unix"},
+        {{"COLL_RANK=1", "COLL_SIZE=2", "COLL_ROOT=127.3.0.1:5000"}, NULL, 1, 2, -1, -1, "explicit", "unix"},
+        {{"COLL_RANK=1", "COLL_SIZE=2", "COLL_ROOT=localhost:5000"}, NULL, 1, 2, -1, -1, "explicit", "unix"},
+        {{"COLL_RANK=1", "COLL_SIZE=2", "COLL_ROOT=[::1]:5000"}, NULL, 1, 2, -1, -1, "explicit", "unix"},
+        {{"COLL_RANK=1", "COLL_SIZE=2", "COLL_ROOT=localhost", KEY}, NULL, 1, 2, -1, -1, "explicit", "unix"},
+        {{"RANK=1", "WORLD_SIZE=2", "MASTER_ADDR=127.0.0.1", "MASTER_PORT=5"}, NULL, 1, 2, -1, -1, "torchrun", "unix"},
         {{"COLL_RANK=2", "COLL_SIZE=3", "COLL_ROOT=unix:abc", KEY, "COLLRUN_JOB=1"},
          NULL,
          2,
@@ -306,6 +314,7 @@ static const struct row bad[] = {
         {{"COLL_RANK=0", "COLL_SIZE=2", "COLL_ROOT=h:x"}, "COLL_ROOT=h:x"},
         {{"COLL_RANK=0", "COLL_SIZE=2", "COLL_ROOT=unix:"}, "COLL_ROOT=unix:"},
         {{"COLL_RANK=0", "COLL_SIZE=2", "COLL_ROOT=h:0"}, "COLL_ROOT=h:0 names no port"},
+        {{"COLL_RANK=0", "COLL_SIZE=2", "COLL_ROOT=localhost"}, "COLL_ROOT=localhost names no port"},
         {{"COLL_RANK=0", "COLL_SIZE=2", "COLL_ROOT=h:1", "COLL_JOB_KEY=123"}, "COLL_JOB_KEY"},
         {{"COLL_ROOT=h:1"}, "the rank of this process is not"},
         {{"RANK=two", "WORLD_SIZE=4"}, "RANK=two"},

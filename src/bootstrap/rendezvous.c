@@ -111,18 +111,6 @@ static bool evict(struct rendezvous *r)
 	return true;
 }
 
-/* Abstract Unix names are open to all users of a host: others are turned away. */
-static bool other_user(int fd)
-{
-	struct sockaddr_storage self;
-	struct ucred peer;
-	socklen_t len = sizeof(self), cred_len = sizeof(peer);
-
-	if (getsockname(fd, (struct sockaddr *)&self, &len) < 0 || self.ss_family != AF_UNIX)
-		return false;
-	return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &cred_len) < 0 || peer.uid != geteuid();
-}
-
 static void accept_some(struct rendezvous *r, int listener)
 {
 	for (int turns = 0; turns < PENDING_MAX; turns++) {
@@ -141,7 +129,7 @@ static void accept_some(struct rendezvous *r, int listener)
 			return;
 		if (fd >= 0)
 			r->lacking = 0;
-		if (fd >= 0 && other_user(fd))
+		if (fd >= 0 && coll_unix_foreign(fd))
 			coll_fd_close(fd);
 		else if (fd >= 0) {
 			rendezvous_tune(r->how, fd);

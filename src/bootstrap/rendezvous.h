@@ -53,6 +53,8 @@ struct coll_rendezvous_point {
 	const char *root_host; /* the name that led there, to be looked up again; NULL: none did */
 	uint16_t ports[COLL_RENDEZVOUS_PORTS];
 	int port_count;
+	const char
+	        *meeting; /* files of these words lead to the root, and are looked for in each round; NULL: none do */
 	char root_text[300]; /* how messages call that place */
 	bool unix_only;      /* all ranks share a host and meet over Unix sockets */
 };

@@ -21,6 +21,7 @@
 #include "base/proof.h"
 #include "bootstrap/bootstrap.h"
 #include "bootstrap/host_id.h"
+#include "bootstrap/meeting_file.h"
 #include "bootstrap/rendezvous.h"
 #include "bootstrap/rendezvous_state.h"
 #include "bootstrap/resolve.h"
@@ -217,9 +218,14 @@ static const char *stage_of(const struct member *m)
 /* At the place of this try; NULL: the cause that the connection names. */
 static void note_cause(struct member *m, const char *why)
 {
-	const struct coll_address a = target(m, m->target);
+	struct coll_address a;
 	char place[120];
 
+	if (target_count(m) == 0) {
+		snprintf(m->cause, sizeof(m->cause), "this user has no such file");
+		return;
+	}
+	a = target(m, m->target);
 	coll_address_text(&a, place, sizeof(place));
 	snprintf(m->cause, sizeof(m->cause), "%.90s: %.60s", place, why ? why : m->up.cause);
 }
@@ -239,10 +245,31 @@ static void try_again(struct member *m, const char *why)
 	schedule(m);
 }
 
+/* Somebody else may have had the usual name, and be gone: now and then the folders are read. */
+static void look_for_files(struct member *m)
+{
+	const struct coll_rendezvous_point *how = m->rendezvous.how;
+	const struct coll_meeting_words w = {how->meeting, how->key};
+	const bool thorough = coll_clock_ns() >= m->looked_up_ns + COLL_DELAY_NS(RESOLVE_AGAIN);
+
+	m->root.count = 0;
+	coll_meeting_find(&w, thorough, &m->root);
+	if (thorough)
+		m->looked_up_ns = coll_clock_ns();
+}
+
 static void try_next(struct member *m)
 {
-	const struct coll_address a = target(m, m->target);
+	struct coll_address a;
 
+	if (m->rendezvous.how->meeting && m->phase == SEEK_ROOT && m->target == 0)
+		look_for_files(m);
+	if (target_count(m) == 0) {
+		note_cause(m, NULL);
+		schedule(m);
+		return;
+	}
+	a = target(m, m->target);
 	if (!coll_wire_connect(&m->up, &a, m->rendezvous.how->key))
 		try_again(m, NULL);
 	else
@@ -552,6 +579,7 @@ static coll_status member_init(struct member *m, struct coll_error_box *err)
 	m->host = coll_hash_bytes(0, host, strlen(host));
 	snprintf(m->cause, sizeof(m->cause), "not tried");
 	m->root = m->rendezvous.how->root;
+	m->looked_up_ns = m->rendezvous.how->meeting ? coll_clock_ns() : 0;
 	seek(m, SEEK_ROOT);
 	listen_for_children(m);
 	return COLL_OK;

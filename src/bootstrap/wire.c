@@ -133,18 +133,6 @@ static void say_hello(struct coll_wire *w)
 		fail(w, "out of memory");
 }
 
-/* Anyone on the host may have taken an abstract Unix name. */
-static bool foreign(const struct coll_wire *w)
-{
-	struct sockaddr_storage peer;
-	struct ucred who;
-	socklen_t len = sizeof(peer), who_len = sizeof(who);
-
-	if (getpeername(w->fd, (struct sockaddr *)&peer, &len) < 0 || peer.ss_family != AF_UNIX)
-		return false;
-	return getsockopt(w->fd, SOL_SOCKET, SO_PEERCRED, &who, &who_len) < 0 || who.uid != geteuid();
-}
-
 bool coll_wire_connect(struct coll_wire *w, const struct coll_address *to, const uint64_t key[2])
 {
 	int fd = COLL_FD(socket(to->at.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
@@ -158,7 +146,7 @@ bool coll_wire_connect(struct coll_wire *w, const struct coll_address *to, const
 	if (connect(fd, (const struct sockaddr *)&to->at, to->len) < 0) {
 		if (errno != EINPROGRESS)
 			fail(w, "connect: %s", coll_errno_text(errno).text);
-	} else if (foreign(w)) {
+	} else if (coll_unix_foreign(fd)) {
 		fail_stranger(w, "a process of another user answers there");
 	} else {
 		say_hello(w);

@@ -566,7 +566,7 @@ static coll_status open_all(struct coll_context **ctx, int n, const coll_config 
 	coll_status st = peer_infos ? COLL_OK : coll_error_set(err, COLL_ERR_MEMORY, "out of memory");
 
 	for (int r = 0; r < n && st == COLL_OK; r++) {
-		struct coll_identity id = {.rank = r, .size = n, .launcher = "process"};
+		struct coll_identity id = {.rank = r, .size = n, .launcher = "process", .one_host = true};
 
 		coll_device_locate(device, settings->cuda_library, r, r, id.device);
 		st = coll_context_open(&ctx[r], &hooks, cfg, settings, &id, group, err);
