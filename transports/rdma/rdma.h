@@ -185,7 +185,8 @@ struct rdma_receiver {
 	/* Announced are the frames from arrived on, up to this one; more than one only if all are of
 	 * registered memory. */
 	uint64_t announced;
-	struct rdma_into *into; /* of frame number at number modulo slots */
+	struct rdma_into *into;    /* of frame number at number modulo slots */
+	struct coll_frame *frames; /* of those that arrived, likewise */
 };
 
 /* One thing to send. */

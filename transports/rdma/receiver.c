@@ -47,6 +47,7 @@ void coll_rdma_receiver_free(struct rdma_receiver *r)
 	coll_id_table_drop(&l->receivers, r->id, r);
 	coll_rdma_channel_free_ring(&r->base);
 	free(r->into);
+	free(r->frames);
 	free(r);
 }
 
@@ -62,7 +63,8 @@ coll_status coll_rdma_receiver_open(const struct rdma_channel *base, void **chan
 	r->id = UINT32_MAX;
 	r->due_at = base->slots < 4 ? 1 : base->slots / 2;
 	r->into = calloc(base->slots, sizeof(*r->into));
-	status = r->into ? coll_rdma_channel_make_ring(&r->base) : COLL_ERR_MEMORY;
+	r->frames = calloc(base->slots, sizeof(*r->frames));
+	status = r->into && r->frames ? coll_rdma_channel_make_ring(&r->base) : COLL_ERR_MEMORY;
 	if (status == COLL_OK && (!coll_id_table_free_id(&base->link->receivers, RDMA_CHANNELS_MAX, &r->id) ||
 	                          coll_rdma_tx_reserve(base->link, 4) != COLL_OK))
 		status = COLL_ERR_MEMORY;
@@ -157,9 +159,10 @@ void coll_rdma_receiver_close(struct rdma_receiver *r)
 
 /* ---- slots ------------------------------------------------------------------------------ */
 
+/* As it was when it was checked: the peer may write into the ring at any moment. */
 static struct coll_frame *frame_at(const struct rdma_receiver *r, uint64_t number)
 {
-	return &rdma_head_at(&r->base.ring, number % r->base.slots)->frame;
+	return &r->frames[number % r->base.slots];
 }
 
 /* The payload ends where the head begins, so that one message carries both. */
@@ -303,6 +306,7 @@ void coll_rdma_receiver_arrived(struct rdma_receiver *r, const struct coll_frame
 		coll_rdma_link_fail(l, COLL_ERR_CORRUPT, "rdma: a frame for memory that was not announced");
 		return;
 	}
+	*frame_at(r, number) = *frame;
 	r->arrived++;
 	l->news = true;
 	if (frame->len_bytes < RDMA_INTO_BYTES && r->manner == MANNER_COMES)
