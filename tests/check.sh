@@ -78,6 +78,9 @@ timeout 510 bash tests/cuda-real.sh --stand-in --minutes 8 --build build/clang -
 verdict "cuda-real.sh on the stand-in driver, in 8.5 minutes" $?
 grep -v ": passed" build/cuda-real.log
 
+python3 tests/fuzz/run.py 20
+verdict "fuzz targets, 20 s each" $?
+
 python3 tests/headers/abi.py .
 verdict "the binary interface is that of the baseline" $(($? == 77 ? 0 : $?))
 

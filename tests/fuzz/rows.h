@@ -1,0 +1,23 @@
+/* Every target: its name, which is that of its corpus, and its function. Included several times. */
+#ifdef FUZZ_RDMA
+TARGET("rdma", fuzz_rdma)
+#else
+TARGET("settings", fuzz_settings)
+TARGET("lists", fuzz_lists)
+TARGET("nccl-xml", fuzz_nccl_xml)
+TARGET("hwloc-xml", fuzz_hwloc_xml)
+TARGET("digest", fuzz_digest)
+TARGET("rendezvous-root", fuzz_rendezvous_root)
+TARGET("rendezvous-host", fuzz_rendezvous_host)
+TARGET("rendezvous-member", fuzz_rendezvous_member)
+TARGET("unique-id", fuzz_unique_id)
+TARGET("pmi", fuzz_pmi)
+TARGET("dump", fuzz_dump)
+TARGET("launch", fuzz_launch)
+TARGET("control", fuzz_control)
+TARGET("tcp", fuzz_tcp)
+TARGET("shm", fuzz_shm)
+#ifdef FUZZ_GPT
+TARGET("checkpoint", fuzz_checkpoint)
+#endif
+#endif
