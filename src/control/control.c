@@ -19,6 +19,7 @@
 #include "control/connect.h"
 #include "control/gossip.h"
 #include "control/keepalive.h"
+#include "control/last_error.h"
 #include "control/liveness.h"
 #include "control/one_host.h"
 #include "control/ping.h"
@@ -103,6 +104,7 @@ static bool handle(struct coll_control *c, struct coll_control_link *l)
 		return true;
 	case COLL_MSG_CLOSE: on_close(c, l); return true;
 	case COLL_MSG_ALIVE: return true;
+	case COLL_MSG_ERROR: return coll_control_on_error(c, l, &m->u.error);
 	default: return false;
 	}
 }
@@ -434,6 +436,7 @@ void coll_control_close(struct coll_control **control, int flush_ms)
 		coll_net->close(c->epoll);
 	pthread_mutex_destroy(&c->lock);
 	coll_control_forget_all(c);
+	coll_control_forget_errors(c);
 	free(c->peers);
 	free(c);
 }

@@ -39,10 +39,12 @@ enum coll_gossip_kind {
 
 struct coll_note {
 	uint32_t kind;
-	int32_t status;  /* coll_status */
-	int32_t process; /* subject or culprit, -1 none */
-	int32_t origin;  /* process that wrote it */
-	uint64_t comm;   /* FAIL only; 0: all that have both process and origin as members */
+	int32_t status;        /* coll_status */
+	int32_t process;       /* subject or culprit, -1 none */
+	int32_t origin;        /* process that wrote it */
+	int32_t after_status;  /* DEATH only: the error that it ended after, which text then is; 0: none is known */
+	int32_t after_process; /* whom that error blames, -1 nobody */
+	uint64_t comm;         /* FAIL only; 0: all that have both process and origin as members */
 	uint64_t operation;
 	char text[256];
 };

@@ -15,8 +15,10 @@
 
 #include "base/clock.h"
 #include "base/delay.h"
+#include "base/messages.h"
 #include "control/connect.h"
 #include "control/control.h"
+#include "control/last_error.h"
 #include "control/liveness.h"
 #include "control/state.h"
 #include "net/net.h"
@@ -140,7 +142,7 @@ void coll_control_forget_all(struct coll_control *c)
 
 bool coll_control_untold(const struct coll_control *c, const struct coll_control_link *l)
 {
-	return l->told != c->last_note;
+	return l->told != c->last_note || coll_control_error_unsaid(c, l);
 }
 
 bool coll_control_write(struct coll_control *c, struct coll_control_link *l)
@@ -162,7 +164,12 @@ bool coll_control_write(struct coll_control *c, struct coll_control_link *l)
 		if (!coll_link_flush(l))
 			return false;
 	}
-	/* The goodbye goes behind all notes. */
+	if (l->count == 0 && (l->ready || (c->closing && l->greeted))) {
+		coll_control_say_error(c, l);
+		if (!coll_link_flush(l))
+			return false;
+	}
+	/* The goodbye goes behind all notes, and behind the error. */
 	if (c->closing && l->count == 0 && !l->said_bye && (l->ready || l->greeted)) {
 		m.type = COLL_MSG_BYE;
 		l->said_bye = coll_link_queue(l, &m);
@@ -175,12 +182,13 @@ bool coll_control_write(struct coll_control *c, struct coll_control_link *l)
 
 static void say_note(struct coll_control *c, const struct coll_note *n)
 {
+	const char *text = coll_message_split(COLL_OK, n->text).text;
+
 	if (n->kind == COLL_GOSSIP_DEATH)
 		coll_control_say(c, COLL_LOG_INFO,
-		                 "[COLL-2101] rank %d on host %.63s (process %d) is dead or unreachable: %s (reported "
-		                 "by rank %d)",
+		                 "[COLL-2101] rank %d on host %.63s (process %d) %s: %s (reported by rank %d)",
 		                 n->process, c->peer_infos[n->process].host_name, c->peer_infos[n->process].process,
-		                 n->text, n->origin);
+		                 n->after_status ? "ended after an error" : "is dead or unreachable", text, n->origin);
 	else
 		coll_control_say(c, COLL_LOG_INFO, "%s (reported by rank %d)", n->text, n->origin);
 }
@@ -190,7 +198,7 @@ static bool sensible(const struct coll_control *c, const struct coll_note *n)
 {
 	return n->origin >= 0 && n->origin < c->size && n->process < c->size &&
 	       (n->kind == COLL_GOSSIP_DEATH
-	                ? n->process >= 0
+	                ? n->process >= 0 && n->after_process >= -1 && n->after_process < c->size
 	                : n->kind == COLL_GOSSIP_FAIL && n->status > COLL_AGAIN && n->process >= -1);
 }
 
@@ -225,6 +233,7 @@ void coll_control_death(struct coll_control *c, int peer, const char *cause)
 	if (c->closing || c->peers[peer].dead || c->peers[peer].life.left)
 		return;
 	snprintf(n.text, sizeof(n.text), "%.159s", cause);
+	coll_control_explain(c, &n);
 	coll_control_spread(c, &n, -1);
 }
 
@@ -245,6 +254,18 @@ bool coll_control_report(struct coll_control *c, const struct coll_note *note)
 		                     note->status == COLL_ERR_PEER_SILENT ? COLL_SUSPECT_UNREACHED : COLL_SUSPECT_LINK);
 	coll_control_unlock(c);
 	return news;
+}
+
+void coll_control_state_error(struct coll_control *c, const struct coll_note *error)
+{
+	bool kept;
+
+	pthread_mutex_lock(&c->lock);
+	kept = coll_control_keep_error(c, error);
+	for (int i = 0; kept && i < c->nlinks; i++)
+		if (c->links[i]->ready)
+			coll_control_write(c, c->links[i]);
+	coll_control_unlock(c);
 }
 
 bool coll_control_failure(struct coll_control *c, uint64_t comm, struct coll_note *note)

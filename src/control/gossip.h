@@ -10,6 +10,10 @@
 /* Tell everyone (and ourselves). Any thread. False: it was known. */
 bool coll_control_report(struct coll_control *c, const struct coll_note *note);
 
+/* A communicator of this process has failed (kind FAIL), or goes on without a killed member (DEATH): status, process to
+ * blame, text. Any thread. */
+void coll_control_state_error(struct coll_control *c, const struct coll_note *error);
+
 /* The failure reported for a communicator, if any. */
 bool coll_control_failure(struct coll_control *c, uint64_t comm, struct coll_note *note);
 

@@ -61,10 +61,10 @@ struct coll_peer_info {
 };
 
 #define COLL_PEER_INFO_MAGIC   0x434f4c4cu /* "COLL" */
-#define COLL_PEER_INFO_VERSION 11u
+#define COLL_PEER_INFO_VERSION 12u
 
 /* Ranks compare the version: a change of the layout, a new transport for example, needs a new one. */
-static_assert(COLL_PEER_INFO_VERSION == 11u && COLL_TRANSPORTS == 4, "raise COLL_PEER_INFO_VERSION");
+static_assert(COLL_PEER_INFO_VERSION == 12u && COLL_TRANSPORTS == 4, "raise COLL_PEER_INFO_VERSION");
 
 /* A part; length 0 if it is none, or came damaged. */
 static inline const uint8_t *coll_peer_info_part(const struct coll_peer_info *info, struct coll_peer_info_part part,

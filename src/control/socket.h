@@ -17,6 +17,7 @@ enum coll_message_type {
 	COLL_MSG_BYE,   /* this process leaves */
 	COLL_MSG_CLOSE, /* this connection ends, its process lives */
 	COLL_MSG_ALIVE, /* nothing: so that the connection is not idle */
+	COLL_MSG_ERROR, /* the last error of this process: last_error.h */
 };
 
 struct coll_hello {
@@ -26,6 +27,11 @@ struct coll_hello {
 	struct coll_proof proof;
 	int32_t rank;
 	int32_t size;
+};
+
+struct coll_stated_error {
+	struct coll_note note; /* status, process, text */
+	uint64_t age_ms;
 };
 
 /* Everything that travels: one size, so that a reader never allocates. */
@@ -38,6 +44,7 @@ struct coll_message {
 		struct coll_note note;
 		struct coll_mismatch_msg question;
 		struct coll_answer answer;
+		struct coll_stated_error error;
 		char bytes[320];
 	} u;
 };
@@ -67,6 +74,7 @@ struct coll_control_link {
 	size_t in_bytes;
 	struct coll_message in;
 	struct coll_held_note *told; /* the last note it was given, NULL: none */
+	unsigned told_errors;        /* of c->errors */
 	uint32_t head, count;        /* ring of outgoing messages */
 	size_t out_bytes;            /* of the head message, already sent */
 	struct coll_message out[COLL_LINK_QUEUE];

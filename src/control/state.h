@@ -3,7 +3,7 @@
  *
  * control.c runs it and owns the interface; connect.c owns the links to other
  * processes; gossip.c the notes of deaths and failures; ping.c the ranks that
- * callers wait for and their answers; socket.c the bytes of one link. All
+ * callers wait for and their answers; last_error.c what a process ended after; socket.c the bytes of one link. All
  * functions here are called with the lock held.
  */
 #ifndef COLL_CONTROL_STATE_H
@@ -26,8 +26,15 @@ struct ask {
 	struct coll_answer answer;
 };
 
+/* The last error that a process has stated: last_error.c. */
+struct coll_held_error {
+	struct coll_note note;
+	uint64_t came_ns;
+};
+
 struct peer {
 	struct coll_peer_life life;
+	struct coll_held_error *error; /* NULL: none */
 	uint64_t asked_until_ns, pinged_ns;
 	bool dead;
 	int process_fd;    /* readable when it has ended: process.c; 0: none */
@@ -90,6 +97,8 @@ struct coll_control {
 	struct coll_held_note *facts, *last_fact;
 	struct coll_held_note *failures[FAILURE_BUCKETS];
 	int nfailures;
+	struct coll_held_error *error; /* of this process; NULL: none */
+	unsigned errors;               /* so far */
 	int nsuspects;
 	uint64_t suspects_; /* so far */
 	struct ask asks[ASKS_MAX];

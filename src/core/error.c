@@ -12,6 +12,7 @@
 #include "base/delay.h"
 #include "base/messages.h"
 #include "control/gossip.h"
+#include "control/last_error.h"
 #include "core/dead.h"
 #include "core/fabric.h"
 #include "intra/zero_copy.h"
@@ -85,13 +86,16 @@ static void withdraw(struct coll_comm *comm)
 static void announce(struct coll_comm *comm, struct coll_note *note, const char *cause)
 {
 	struct coll_control *control = comm->ctx->control;
+	bool news;
 
 	if (!control)
 		return;
 	note->comm = comm->id;
 	note->operation = comm->sequence;
 	snprintf(note->text, sizeof(note->text), "%.255s", cause);
-	if (coll_control_report(control, note) && !atomic_load_explicit(&comm->aborted, memory_order_relaxed))
+	news = coll_control_report(control, note);
+	coll_control_state_error(control, note);
+	if (news && !atomic_load_explicit(&comm->aborted, memory_order_relaxed))
 		coll_control_flush(control, COLL_DELAY_FAILURE_FLUSH_MS);
 }
 
@@ -122,23 +126,23 @@ static void log_failure(struct coll_comm *comm, const struct coll_kept_error *ke
 
 /* Send the note first, then revoke the memory. Logging comes last, because it runs user code and
  * may take long. */
-coll_status coll_comm_fail(struct coll_comm *comm, coll_status status, int culprit, const char *cause,
-                           const char *circumstances)
+coll_status coll_comm_fail_for(struct coll_comm *comm, coll_status status, int process, const char *cause,
+                               const char *circumstances)
 {
-	struct coll_note note = {.kind = COLL_GOSSIP_FAIL, .status = status, .process = -1, .origin = comm->ctx->rank};
+	struct coll_note note = {
+	        .kind = COLL_GOSSIP_FAIL, .status = status, .process = process, .origin = comm->ctx->rank};
 	struct coll_kept_error *kept = coll_comm_dead(comm) ? &coll_comm_dead(comm)->ended : &comm->lost;
 
 	if (comm->ended)
 		return comm->ended;
-	fill(comm, status, culprit, cause, circumstances);
-	if (culprit >= 0 && culprit < comm->size)
-		note.process = coll_comm_process(comm, culprit);
+	fill(comm, status, process >= 0 ? coll_comm_rank_of(comm, process) : -1, cause, circumstances);
 	expose(comm, &comm->box, kept);
 	comm->ended = status;
 	if (!comm->failed)
 		comm->failed = status;
-	/* Of a call that differs only its last barrier may show it. */
-	if (!comm->closing || status == COLL_ERR_MISMATCH)
+	/* Of a call that differs only its last barrier may show it; behind an error the others still call, which says
+	 * nothing. */
+	if (!comm->closing || (status == COLL_ERR_MISMATCH && !coll_control_has_erred(comm->ctx->control)))
 		announce(comm, &note, cause);
 	withdraw(comm);
 	if (!comm->closing)
@@ -146,21 +150,37 @@ coll_status coll_comm_fail(struct coll_comm *comm, coll_status status, int culpr
 	return status;
 }
 
+coll_status coll_comm_fail(struct coll_comm *comm, coll_status status, int culprit, const char *cause,
+                           const char *circumstances)
+{
+	const bool member = culprit >= 0 && culprit < comm->size;
+
+	return coll_comm_fail_for(comm, status, member ? coll_comm_process(comm, culprit) : -1, cause, circumstances);
+}
+
 /* The others know of the death from the note that this rank has it from. Communicators that are being made or destroyed
  * end, and so do those that serve devices. */
-coll_status coll_comm_lose_member(struct coll_comm *comm, int rank, const char *cause, const char *circumstances)
+coll_status coll_comm_lose_member(struct coll_comm *comm, int rank, coll_status status, int process, const char *cause,
+                                  const char *circumstances)
 {
+	struct coll_note note = {.kind = status == COLL_ERR_PEER_DEAD ? COLL_GOSSIP_DEATH : COLL_GOSSIP_FAIL,
+	                         .status = status,
+	                         .process = process,
+	                         .origin = comm->ctx->rank};
+
 	if (comm->ended)
 		return comm->ended;
 	if (comm->closing || comm->parent || comm->stage || !coll_comm_note_dead(comm, rank))
-		return coll_comm_fail(comm, COLL_ERR_PEER_DEAD, rank, cause, circumstances);
+		return coll_comm_fail_for(comm, status, process, cause, circumstances);
 	coll_comm_fabric_close_peer(&comm->pairs, rank);
 	if (comm->failed)
 		return comm->failed;
-	fill(comm, COLL_ERR_PEER_DEAD, rank, cause, circumstances);
+	fill(comm, status, process >= 0 ? coll_comm_rank_of(comm, process) : -1, cause, circumstances);
 	coll_comm_dead(comm)->box = comm->box;
 	expose(comm, &coll_comm_dead(comm)->box, &comm->lost);
-	comm->failed = COLL_ERR_PEER_DEAD;
+	comm->failed = status;
+	snprintf(note.text, sizeof(note.text), "%.255s", cause);
+	coll_control_state_error(comm->ctx->control, &note);
 	withdraw_collectives(comm);
 	log_failure(comm, &comm->lost);
 	return comm->failed;
@@ -207,26 +227,58 @@ coll_status coll_comm_refuse(struct coll_comm *comm, const char *kind, coll_stat
 	return status;
 }
 
+/* An error that follows from one is told as that one. */
+void coll_ended_text(const struct coll_context *ctx, int process, const char *name, const struct coll_note *error,
+                     char *text, size_t len_bytes)
+{
+	static const char after[] = " after an error: ";
+	const struct coll_peer_info *info = &ctx->peer_infos[process];
+	const bool aborted = error->status == COLL_ERR_ABORTED;
+	const struct coll_message_text m = coll_message_split((coll_status)error->status, error->text);
+	const char *first = m.text;
+
+	for (const char *at = strstr(m.text, after); at; at = strstr(at, after))
+		first = at += strlen(after);
+	snprintf(text, len_bytes, "%s %s on host %.63s (process %d) left%s%.230s", aborted ? "[COLL-2102]" : m.tag + 1,
+	         name, info->host_name, info->process, after, first);
+}
+
+/* The note of a death; text "": it is not there. */
+static void death_of(const struct coll_context *ctx, int process, struct coll_note *n)
+{
+	const struct coll_held_note *at = NULL;
+
+	do
+		*n = (struct coll_note){0};
+	while (coll_control_fact(ctx->control, &at, n) && (n->kind != COLL_GOSSIP_DEATH || n->process != process));
+	n->status = n->after_status ? n->after_status : n->status;
+}
+
 void coll_death_text(const struct coll_context *ctx, int process, const char *name, char *text, size_t len_bytes)
 {
 	const struct coll_peer_info *info = &ctx->peer_infos[process];
-	const struct coll_held_note *at = NULL;
 	struct coll_note n;
 
-	do
-		n.text[0] = 0;
-	while (coll_control_fact(ctx->control, &at, &n) && (n.kind != COLL_GOSSIP_DEATH || n.process != process));
-	snprintf(text, len_bytes, "[COLL-2101] %s on host %.63s (process %d) is dead or unreachable: %.200s", name,
-	         info->host_name, info->process, n.text);
+	death_of(ctx, process, &n);
+	if (n.after_status)
+		coll_ended_text(ctx, process, name, &n, text, len_bytes);
+	else
+		snprintf(text, len_bytes, "[COLL-2101] %s on host %.63s (process %d) is dead or unreachable: %.200s",
+		         name, info->host_name, info->process, n.text);
 }
 
 coll_status coll_comm_refuse_dead(struct coll_comm *comm, const char *kind, int rank)
 {
+	const int process = coll_comm_process(comm, rank);
+	struct coll_note n;
 	char text[400];
+	int culprit;
 
-	coll_death_text(comm->ctx, coll_comm_process(comm, rank), coll_comm_name(comm, rank).text, text, sizeof(text));
+	coll_death_text(comm->ctx, process, coll_comm_name(comm, rank).text, text, sizeof(text));
 	coll_comm_refuse(comm, kind, COLL_ERR_PEER_DEAD, "%s", text);
-	coll_comm_refused_for(comm, rank);
+	death_of(comm->ctx, process, &n);
+	culprit = n.after_status && n.after_process >= 0 ? coll_comm_rank_of(comm, n.after_process) : -1;
+	coll_comm_refused_for(comm, culprit >= 0 ? culprit : rank);
 	coll_comm_death_reported(comm);
 	return COLL_ERR_PEER_DEAD;
 }

@@ -13,6 +13,7 @@
 #include "core/dead.h"
 #include "core/error.h"
 #include "watch/late.h"
+#include "watch/left.h"
 
 static void stamp(struct coll_comm *comm, const struct coll_wait *w, const struct coll_wait_timer *p)
 {
@@ -60,8 +61,9 @@ bool coll_comm_caught_up(struct coll_comm *comm, bool *done)
 /* What the notes say of this communicator. */
 struct verdict {
 	coll_status status; /* OK: nothing */
-	int culprit;
-	int death; /* 1: it has died; 2: and this rank is the one that found out */
+	int process;        /* to blame, of the job; -1: nobody */
+	int dead;           /* the member that has died */
+	int death;          /* 1: it has died; 2: and this rank is the one that found out */
 	char text[400];
 };
 
@@ -95,9 +97,10 @@ static int culprit_of(struct coll_comm *comm, const struct coll_note *n)
 static void failure_verdict(struct coll_comm *comm, const struct coll_note *n, struct verdict *v)
 {
 	v->status = (coll_status)n->status;
-	v->culprit = coll_comm_rank_of(comm, culprit_of(comm, n));
+	v->process = culprit_of(comm, n);
 	if (v->status == COLL_ERR_PEER_LATE)
-		coll_late_read(comm, v->culprit, n->comm == comm->id ? n->text : ""); /* ranks of another one */
+		coll_late_read(comm, coll_comm_rank_of(comm, v->process),
+		               n->comm == comm->id ? n->text : ""); /* ranks of another one */
 	if (n->origin == comm->ctx->rank)
 		snprintf(v->text, sizeof(v->text), "%s", n->text);
 	else if (coll_comm_rank_of(comm, n->origin) < 0) /* a member of the parent */
@@ -107,13 +110,16 @@ static void failure_verdict(struct coll_comm *comm, const struct coll_note *n, s
 		         coll_comm_name(comm, coll_comm_rank_of(comm, n->origin)).text);
 }
 
-static void death_verdict(const struct coll_comm *comm, const struct coll_note *n, struct verdict *v)
+static void death_verdict(struct coll_comm *comm, const struct coll_note *n, struct verdict *v)
 {
 	const int found = coll_comm_rank_of(comm, n->process);
 	const int dead = planted(WRONG_RANK) ? (found + 1) % comm->size : found;
 
+	struct coll_end e;
+
 	v->status = COLL_ERR_PEER_DEAD;
-	v->culprit = dead;
+	v->dead = dead;
+	v->process = coll_comm_process(comm, dead);
 	/* The others go on without this rank: for it, the communicator ends. The control plane tells them nothing of
 	 * that. */
 	if (dead == comm->rank && !planted(WRONG_RANK)) {
@@ -124,7 +130,10 @@ static void death_verdict(const struct coll_comm *comm, const struct coll_note *
 		return;
 	}
 	v->death = n->origin == comm->ctx->rank ? 2 : 1;
-	coll_death_text(comm->ctx, n->process, coll_comm_name(comm, dead).text, v->text, sizeof(v->text));
+	coll_died_describe(comm, dead, &e);
+	v->status = e.status;
+	v->process = e.process;
+	snprintf(v->text, sizeof(v->text), "%s", e.text);
 }
 
 /* The first death of a member that this communicator has not heeded. */
@@ -152,7 +161,7 @@ static bool look_at_notes(struct coll_comm *comm, struct verdict *v)
 	v->death = 0;
 	if (atomic_load_explicit(&comm->aborted, memory_order_acquire)) {
 		v->status = COLL_ERR_ABORTED;
-		v->culprit = comm->rank;
+		v->process = comm->ctx->rank;
 		snprintf(v->text, sizeof(v->text), "%s", comm->abort_text);
 		return true;
 	}
@@ -195,8 +204,8 @@ static coll_status carry_out(struct coll_comm *comm, const struct coll_wait *w, 
 	}
 	comm->from_gossip |= !comm->ended;
 	if (!v->death || planted(WRONG_RANK))
-		return coll_comm_fail(comm, v->status, v->culprit, v->text, circumstances);
-	st = coll_comm_lose_member(comm, v->culprit, v->text, circumstances);
+		return coll_comm_fail_for(comm, v->status, v->process, v->text, circumstances);
+	st = coll_comm_lose_member(comm, v->dead, v->status, v->process, v->text, circumstances);
 	/* Only this rank may know of it, and it may end now. */
 	if (v->death == 2 && first && !comm->ended)
 		coll_control_flush(comm->ctx->control, COLL_DELAY_FAILURE_FLUSH_MS);

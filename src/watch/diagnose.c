@@ -18,19 +18,22 @@
 #include "core/fabric.h"
 #include "engine/position.h"
 #include "watch/alarm.h"
+#include "watch/left.h"
 #include "watch/minority.h"
 #include "watch/mismatch.h"
 #include "watch/watchdog.h"
 
-/* Compare a frame of another call with the call that its sender reports. MISMATCH: *text has both calls;
+/* Compare a frame of another call with the call that its sender reports. MISMATCH: e->text has both calls;
  * CORRUPT: it makes the same call, so the head of the frame is wrong; AGAIN: no answer yet; OK: others are asked. */
 static coll_status inquire_of(struct coll_comm *comm, const struct coll_wait *w, struct coll_wait_timer *p,
-                              const struct coll_run_where *where, int *culprit, char *text, size_t len_bytes)
+                              const struct coll_run_where *where, struct coll_end *e)
 {
 	const int process = coll_comm_process(comm, where->peer);
 	struct coll_peer_state state;
 	struct coll_mismatch_msg q;
+	int culprit = where->peer;
 
+	e->process = process;
 	coll_mismatch_question(comm, w->record, w->entries[p->faulty == w->runs[1]],
 	                       where->frame.sequence ? where->frame.sequence : UINT64_MAX, &q);
 	if (!p->inquired)
@@ -39,22 +42,27 @@ static coll_status inquire_of(struct coll_comm *comm, const struct coll_wait *w,
 	coll_control_peer(comm->ctx->control, process, comm->id, (int)q.about, &state);
 	if (state.answered_ns <= p->fault_ns || !state.about_this)
 		return COLL_AGAIN;
+	if (coll_destroys_after_error(comm, where->peer, &state.answer, e))
+		return e->status;
 	if (w->record->flags & COLL_RECORD_CAPTURED) {
-		coll_mismatch_text(comm, w->record, where->peer, &state.answer.record, text, len_bytes);
+		coll_mismatch_text(comm, w->record, where->peer, &state.answer.record, e->text, sizeof(e->text));
 		return COLL_ERR_MISMATCH;
 	}
-	if (coll_mismatch_differs(comm, where->peer, &q, &state.answer, text, len_bytes))
-		return coll_minority_find(comm, &q, where->peer, coll_clock_ns(), culprit) ? COLL_ERR_MISMATCH
-		                                                                           : COLL_OK;
+	if (coll_mismatch_differs(comm, where->peer, &q, &state.answer, e->text, sizeof(e->text))) {
+		if (!coll_minority_find(comm, &q, where->peer, coll_clock_ns(), &culprit))
+			return COLL_OK;
+		e->process = culprit >= 0 ? coll_comm_process(comm, culprit) : -1;
+		return COLL_ERR_MISMATCH;
+	}
 	/* It has destroyed the communicator; if it had failed before, its note has come by now. */
 	if ((state.answer.record.flags & COLL_RECORD_GONE) && coll_clock_ns() - p->fault_ns > COLL_DELAY_NS(SETTLE) &&
 	    coll_comm_caught_up(comm, &p->caught_up)) {
-		coll_mismatch_text(comm, w->record, where->peer, &state.answer.record, text, len_bytes);
+		coll_mismatch_text(comm, w->record, where->peer, &state.answer.record, e->text, sizeof(e->text));
 		return COLL_ERR_MISMATCH;
 	}
 	if (!coll_mismatch_agrees(comm, where->peer, &q, &state.answer))
 		return COLL_AGAIN;
-	snprintf(text, len_bytes,
+	snprintf(e->text, sizeof(e->text),
 	         "[COLL-3202] a frame from %s is corrupt: both ranks make the same call number %llu, but the head "
 	         "of the frame belongs to another call",
 	         coll_comm_name(comm, where->peer).text, (unsigned long long)w->record->sequence);
@@ -64,7 +72,7 @@ static coll_status inquire_of(struct coll_comm *comm, const struct coll_wait *w,
 static coll_status inquire_mismatch(struct coll_comm *comm, const struct coll_wait *w, struct coll_wait_timer *p,
                                     const struct coll_run_where *where, uint64_t now)
 {
-	int culprit = where->peer;
+	struct coll_end e;
 	char text[400];
 	coll_status st;
 
@@ -76,11 +84,11 @@ static coll_status inquire_mismatch(struct coll_comm *comm, const struct coll_wa
 		/* A member is dead, and the sender may have heeded that before us: it settles soon. */
 		if (comm->death_ns)
 			return COLL_OK;
-		st = inquire_of(comm, w, p, where, &culprit, text, sizeof(text));
-		if (st == COLL_OK)
+		e.status = inquire_of(comm, w, p, where, &e);
+		if (e.status == COLL_OK)
 			return COLL_OK;
-		if (st != COLL_AGAIN)
-			return coll_wait_fail(comm, w, p, st, culprit, text);
+		if (e.status != COLL_AGAIN)
+			return coll_wait_fail_by(comm, w, p, &e);
 		if (!coll_uptime_reaches(&p->fault_age, now, COLL_DELAY_NS(CAUSE_QUESTION)))
 			return COLL_OK;
 	}
@@ -125,7 +133,7 @@ static coll_status inquire_broken(struct coll_comm *comm, const struct coll_wait
                                   const struct coll_run_where *where, uint64_t now, const char *cause)
 {
 	enum coll_link_end end;
-	char text[200];
+	struct coll_end e;
 	coll_status st;
 	bool left;
 
@@ -149,10 +157,8 @@ static coll_status inquire_broken(struct coll_comm *comm, const struct coll_wait
 		return COLL_OK;
 	if (!left || where->peer < 0)
 		return coll_wait_fail(comm, w, p, p->fault, where->peer, cause);
-	snprintf(text, sizeof(text), "[COLL-2102] %s on host %s left: %s", coll_comm_name(comm, where->peer).text,
-	         coll_comm_peer_info(comm, where->peer)->host_name,
-	         life_of(comm, where->peer).presumed ? "nobody listens where it did" : "it destroyed its communicator");
-	return coll_wait_fail(comm, w, p, p->fault, where->peer, text);
+	coll_left_describe(comm, where->peer, life_of(comm, where->peer).presumed, &e);
+	return coll_wait_fail_by(comm, w, p, &e);
 }
 
 /* This rank lacks something. What says so of a link is a note, which is on its way. */

@@ -18,6 +18,7 @@
 #include "engine/position.h"
 #include "engine/run.h"
 #include "watch/late.h"
+#include "watch/left.h"
 #include "watch/minority.h"
 #include "watch/mismatch.h"
 #include "watch/wait_chain.h"
@@ -43,6 +44,15 @@ coll_status coll_wait_fail(struct coll_comm *comm, const struct coll_wait *w, co
 
 	coll_wait_describe(comm, w, p, circumstances);
 	return coll_comm_fail(comm, status, culprit, cause, circumstances);
+}
+
+coll_status coll_wait_fail_by(struct coll_comm *comm, const struct coll_wait *w, const struct coll_wait_timer *p,
+                              const struct coll_end *e)
+{
+	char circumstances[180];
+
+	coll_wait_describe(comm, w, p, circumstances);
+	return coll_comm_fail_for(comm, e->status, e->process, e->text, circumstances);
 }
 
 enum suspicion { LEAVES = 1, LEFT, SILENT, LATE, LOST, SUSPICIONS };
@@ -199,6 +209,7 @@ static coll_status assess(struct coll_comm *comm, const struct coll_wait *w, str
 	const struct coll_record *theirs = &state.answer.record;
 	int culprit = peer;
 	bool same_comm, behind, lost;
+	struct coll_end left;
 	char text[400];
 
 	coll_control_peer(comm->ctx->control, coll_comm_process(comm, peer), comm->id, (int)q->about, &state);
@@ -208,6 +219,8 @@ static coll_status assess(struct coll_comm *comm, const struct coll_wait *w, str
 		heard = p->since_ns;
 	same_comm = state.answered_ns && theirs->comm == comm->id;
 	if (same_comm && differ(comm, w, p, &culprit, q, mine, &state, text, sizeof(text))) {
+		if (coll_destroys_after_error(comm, peer, &state.answer, &left))
+			return coll_wait_fail_by(comm, w, p, &left);
 		if (coll_mismatch_differs(comm, peer, q, &state.answer, text, sizeof(text)) &&
 		    !coll_minority_find(comm, q, peer, now, &culprit))
 			return COLL_OK;
@@ -219,9 +232,8 @@ static coll_status assess(struct coll_comm *comm, const struct coll_wait *w, str
 	/* Counted from its goodbye: a rank that failed has sent the cause before it left. */
 	if (life->left && now > life->left_ns && now - life->left_ns > COLL_DELAY_NS(LEFT) &&
 	    coll_uptime_reaches(&p->left_age, now, COLL_DELAY_NS(SETTLE)) && seen_twice(comm, p, peer, LEFT)) {
-		snprintf(text, sizeof(text), "[COLL-2102] %s on host %s left: %s", name.text, info->host_name,
-		         life->presumed ? "nobody listens where it did" : "it destroyed its communicator");
-		return coll_wait_fail(comm, w, p, COLL_ERR_PEER_DEAD, peer, text);
+		coll_left_describe(comm, peer, life->presumed, &left);
+		return coll_wait_fail_by(comm, w, p, &left);
 	}
 	if (now > heard && now - heard > (uint64_t)comm->timeout_ms * COLL_NS_PER_MS &&
 	    life->unanswered >= SILENT_ASKS && seen_twice(comm, p, peer, SILENT)) {

@@ -89,4 +89,9 @@ coll_status coll_comm_inspect(struct coll_comm *comm, const struct coll_wait *w,
 coll_status coll_wait_fail(struct coll_comm *comm, const struct coll_wait *w, const struct coll_wait_timer *p,
                            coll_status status, int culprit, const char *cause);
 
+/* The same of a rank that has ended. */
+struct coll_end;
+coll_status coll_wait_fail_by(struct coll_comm *comm, const struct coll_wait *w, const struct coll_wait_timer *p,
+                              const struct coll_end *e);
+
 #endif

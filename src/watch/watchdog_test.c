@@ -273,6 +273,17 @@ WORLD_TEST(watchdog, a_rank_that_said_goodbye_has_left)
 	      fake_core.cause);
 }
 
+WORLD_TEST(watchdog, a_rank_that_left_after_an_error_is_not_to_blame)
+{
+	fake_control.state[PEER].life.left = true;
+	fake_control.state[PEER].life.left_ns = fake_clock.now_ns;
+	fake_control.ended_after[PEER] =
+	        (struct coll_note){.status = COLL_ERR_PEER_SILENT, .process = 3, .text = "rank 3 is silent"};
+	verdict_ms(true);
+	CHECK(comm->failed == COLL_ERR_PEER_SILENT && fake_core.culprit == 3 && says("left after an error: rank 3"),
+	      "%d: %s", fake_core.culprit, fake_core.cause);
+}
+
 WORLD_TEST(watchdog, a_rank_that_counts_as_left_is_not_said_to_have_destroyed_it)
 {
 	int ms;

@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "base/delay.h"
+#include "control/last_error.h"
 
 struct fake_control fake_control;
 
@@ -69,6 +70,12 @@ bool coll_control_fact(struct coll_control *c, const struct coll_held_note **at,
 	*note = *next;
 	*at = (const void *)next;
 	return true;
+}
+
+bool coll_control_end_cause(struct coll_control *c, int process, bool presumed, struct coll_note *why)
+{
+	*why = fake_control.ended_after[process];
+	return why->status != COLL_OK;
 }
 
 bool coll_control_settled(struct coll_control *c, const struct coll_held_note *death)

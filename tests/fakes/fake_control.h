@@ -23,8 +23,9 @@ extern struct fake_control {
 	struct coll_note failure;
 	struct coll_note facts[FAKE_NOTES];
 	int nfacts;
-	struct coll_uptime age; /* of the deaths among them */
-	bool read;              /* and whether they have settled, but for a last look */
+	struct coll_uptime age;                       /* of the deaths among them */
+	bool read;                                    /* and whether they have settled, but for a last look */
+	struct coll_note ended_after[FAKE_PROCESSES]; /* status OK: no error is known */
 	struct coll_note told[FAKE_NOTES];
 	int ntold;
 } fake_control;

@@ -105,9 +105,22 @@ coll_status coll_comm_fail(struct coll_comm *comm, coll_status status, int culpr
 	return status;
 }
 
-coll_status coll_comm_lose_member(struct coll_comm *comm, int rank, const char *cause, const char *circumstances)
+coll_status coll_comm_fail_for(struct coll_comm *comm, coll_status status, int process, const char *cause,
+                               const char *circumstances)
 {
-	return coll_comm_fail(comm, COLL_ERR_PEER_DEAD, rank, cause, circumstances);
+	return coll_comm_fail(comm, status, process >= 0 ? coll_comm_rank_of(comm, process) : -1, cause, circumstances);
+}
+
+coll_status coll_comm_lose_member(struct coll_comm *comm, int rank, coll_status status, int process, const char *cause,
+                                  const char *circumstances)
+{
+	return coll_comm_fail_for(comm, status, process, cause, circumstances);
+}
+
+void coll_ended_text(const struct coll_context *ctx, int process, const char *name, const struct coll_note *error,
+                     char *text, size_t len_bytes)
+{
+	snprintf(text, len_bytes, "%s left after an error: %s", name, error->text);
 }
 
 void coll_death_text(const struct coll_context *ctx, int process, const char *name, char *text, size_t len_bytes)

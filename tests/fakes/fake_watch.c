@@ -9,6 +9,7 @@
 #include "watch/alarm.h"
 #include "watch/diagnose.h"
 #include "watch/late.h"
+#include "watch/left.h"
 #include "watch/minority.h"
 #include "watch/pair_counts.h"
 #include "watch/wait_chain.h"
@@ -61,6 +62,13 @@ WEAK coll_status coll_wait_fail(struct coll_comm *comm, const struct coll_wait *
 	fake_watch.culprit = culprit;
 	snprintf(fake_watch.cause, sizeof(fake_watch.cause), "%s", cause);
 	return status;
+}
+
+WEAK coll_status coll_wait_fail_by(struct coll_comm *comm, const struct coll_wait *w, const struct coll_wait_timer *p,
+                                   const struct coll_end *e)
+{
+	return coll_wait_fail(comm, w, p, e->status, e->process >= 0 ? coll_comm_rank_of(comm, e->process) : -1,
+	                      e->text);
 }
 
 WEAK bool coll_comm_caught_up(struct coll_comm *comm, bool *done)
