@@ -43,7 +43,7 @@ caught() { # PROGRAM PATTERN
 # shm) and can show nothing here; and the launcher's tests, whose ranks are processes.
 threaded() { # DIR
 	meson test -C "build/$1" --no-rebuild --list --suite plain 2>/dev/null | sed -n -E 's#^.*plain(\+more)* / ##p' |
-		grep -v -E '^(sched|sched-mutants|plan-.*|coll-plan|shm_model|collrun_test|launch_test)$'
+		grep -v -E '^(sched|sched-mutants|plan-.*|coll-plan|shm_model|fuzz-.*|collrun_test|launch_test)$'
 }
 
 suite release --suite more
