@@ -58,6 +58,7 @@ MESSAGE(2101, COLL_OK, "The process of the rank ended or was killed, or its netw
 MESSAGE(2102, COLL_OK, "A rank destroyed its communicator while this rank still waits for it.", "Its program ended too early or made fewer calls: compare the number of calls.")
 MESSAGE(2103, COLL_OK, "The connection between two ranks broke, but both processes live.", "Check the network between the two hosts; a firewall that drops idle connections does this.")
 MESSAGE(2104, COLL_OK, "The other ranks could not reach this process for too long, or lost it, and go on without it.", "Check the network of its host; raise COLL_UNREACHABLE_MS if such outages are normal.")
+MESSAGE(2105, COLL_OK, "Something between two ranks altered, added or repeated a message on their control link, which is made again.", "Check the network between the two hosts: a faulty device, a proxy, or somebody who interferes.")
 MESSAGE(2201, COLL_OK, "The process exists but does not run: it is stopped or swapping, or its host hangs.", "Check its state with ps on its host; raise COLL_TIMEOUT_MS if such pauses are normal.")
 MESSAGE(2202, COLL_OK, "No message arrived, and without the service thread no peer can be asked for the reason.", "Do not set COLL_SERVICE_THREAD=0: with that thread the text says what the peer does.")
 MESSAGE(2301, COLL_OK, "The rank is alive and answers, but has not made this call.", "The text has its last call: it is busy or took another path. Raise COLL_ARRIVAL_TIMEOUT_MS for long checkpoints.")

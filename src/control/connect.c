@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "base/delay.h"
 #include "base/errno_text.h"
+#include "control/handshake.h"
 #include "control/liveness.h"
 #include "control/one_host.h"
 #include "control/ping.h"
@@ -283,6 +284,34 @@ void coll_control_broken(struct coll_control *c, struct coll_control_link *l, co
 	}
 }
 
+void coll_control_given_up(struct coll_control *c, struct coll_control_link *l)
+{
+	const struct coll_control_link *other;
+
+	l->bye = true;
+	other = coll_control_find_link(c, l->peer);
+	c->peers[l->peer].met = other && other->ready;
+}
+
+/* Something between the two ends has altered, added or repeated it. That is no sign of death: the other end is told
+ * that this link is given up, and a new one is made. */
+void coll_control_corrupt(struct coll_control *c, struct coll_control_link *l)
+{
+	const struct coll_message m = {.type = COLL_MSG_CLOSE};
+	struct peer *p = &c->peers[l->peer];
+
+	coll_control_say(
+	        c, p->corrupt ? COLL_LOG_DEBUG : COLL_LOG_WARN,
+	        "[COLL-2105] the control link with rank %d on host %.63s is corrupt: a message on it fails its "
+	        "check, and is not believed; the link is made again",
+	        l->peer, c->peer_infos[l->peer].host_name);
+	p->corrupt = true;
+	coll_control_given_up(c, l);
+	coll_link_queue(l, &m);
+	coll_link_flush(l);
+	coll_control_drop_link(c, l);
+}
+
 static void listen_on(struct coll_control *c, int listener, uint64_t serial, bool on)
 {
 	struct epoll_event e = {.events = EPOLLIN, .data.u64 = serial};
@@ -328,10 +357,7 @@ void coll_control_accept(struct coll_control *c, int listener)
 		if (listener == c->listen_tcp)
 			coll_link_tune(fd, unreachable_ms(c));
 		l->deadline_ns = coll_clock_ns() + COLL_DELAY_NS(CONTROL_STRANGER);
-		coll_nonce(&c->nonces, l->nonce);
-		m.u.hello.nonce[0] = l->nonce[0];
-		m.u.hello.nonce[1] = l->nonce[1];
-		m.u.hello.from = c->env.self;
+		coll_handshake_challenge(c, l, &m.u.hello);
 		coll_link_queue(l, &m);
 		if (coll_link_flush(l))
 			coll_control_watch(c, l);
@@ -341,11 +367,6 @@ void coll_control_accept(struct coll_control *c, int listener)
 }
 
 /* ---- Proof ---- */
-
-static bool same_id(const struct coll_process_id *a, const struct coll_process_id *b)
-{
-	return a->word[0] == b->word[0] && a->word[1] == b->word[1];
-}
 
 /* Its address works: made by us, or one of which the peer says that it listens there. */
 static void prove(struct coll_control *c, const struct coll_control_link *l)
@@ -387,13 +408,8 @@ bool coll_control_on_challenge(struct coll_control *c, struct coll_control_link 
 {
 	struct coll_message m = {.type = COLL_MSG_HELLO};
 
-	if (l->inbound || l->ready || !same_id(&h->from, &c->peer_infos[l->peer].id))
+	if (!coll_handshake_hello(c, l, h, &m.u.hello))
 		return false;
-	coll_nonce(&c->nonces, l->nonce);
-	m.u.hello = (struct coll_hello){.from = c->env.self, .to = h->from, .rank = c->rank, .size = c->size};
-	m.u.hello.nonce[0] = l->nonce[0];
-	m.u.hello.nonce[1] = l->nonce[1];
-	m.u.hello.proof = coll_link_proof(c->env.job_key, h->nonce, &c->env.self, &h->from, 1);
 	coll_link_queue(l, &m);
 	l->greeted = true;
 	return true;
@@ -401,16 +417,10 @@ bool coll_control_on_challenge(struct coll_control *c, struct coll_control_link 
 
 bool coll_control_on_hello(struct coll_control *c, struct coll_control_link *l, const struct coll_hello *h)
 {
-	const struct coll_proof want = coll_link_proof(c->env.job_key, l->nonce, &h->from, &h->to, 1);
 	struct coll_message m = {.type = COLL_MSG_WELCOME};
 
-	if (!l->inbound || l->ready || h->rank < 0 || h->rank >= c->size || h->size != c->size ||
-	    !same_id(&h->from, &c->peer_infos[h->rank].id) || !same_id(&h->to, &c->env.self) ||
-	    !coll_proof_same(&h->proof, &want))
+	if (!coll_handshake_welcome(c, l, h, &m.u.hello))
 		return false;
-	l->peer = h->rank;
-	m.u.hello.from = c->env.self;
-	m.u.hello.proof = coll_link_proof(c->env.job_key, h->nonce, &c->env.self, &h->from, 2);
 	coll_link_queue(l, &m);
 	now_ready(c, l);
 	return true;
@@ -418,12 +428,7 @@ bool coll_control_on_hello(struct coll_control *c, struct coll_control_link *l, 
 
 bool coll_control_on_welcome(struct coll_control *c, struct coll_control_link *l, const struct coll_hello *h)
 {
-	struct coll_proof want;
-
-	if (l->inbound || l->ready)
-		return false;
-	want = coll_link_proof(c->env.job_key, l->nonce, &c->peer_infos[l->peer].id, &c->env.self, 2);
-	if (!coll_proof_same(&h->proof, &want))
+	if (!coll_handshake_done(l, h))
 		return false;
 	now_ready(c, l);
 	return true;

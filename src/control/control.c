@@ -61,22 +61,16 @@ void coll_control_say(struct coll_control *c, int level, const char *format, ...
 
 /* ---- Messages ---- */
 
-/* The other end gave this link up, and may say its last words elsewhere: it has not been read to its end. */
-static void on_close(struct coll_control *c, struct coll_control_link *l)
-{
-	const struct coll_control_link *other;
-
-	l->bye = true;
-	other = coll_control_find_link(c, l->peer);
-	c->peers[l->peer].met = other && other->ready;
-}
-
 /* False: nonsense, drop the link. */
 static bool handle(struct coll_control *c, struct coll_control_link *l)
 {
 	struct coll_message *m = &l->in;
 	uint64_t one = 1;
 
+	if (l->ready && !coll_link_genuine(l)) {
+		l->corrupt = true;
+		return false;
+	}
 	if (!l->ready && m->type != COLL_MSG_CHALLENGE && m->type != COLL_MSG_HELLO && m->type != COLL_MSG_WELCOME)
 		return false;
 	l->heard_ns = coll_clock_ns();
@@ -102,7 +96,7 @@ static bool handle(struct coll_control *c, struct coll_control_link *l)
 		c->peers[l->peer].life.left = true;
 		c->peers[l->peer].life.left_ns = coll_clock_ns();
 		return true;
-	case COLL_MSG_CLOSE: on_close(c, l); return true;
+	case COLL_MSG_CLOSE: coll_control_given_up(c, l); return true;
 	case COLL_MSG_ALIVE: return true;
 	case COLL_MSG_ERROR: return coll_control_on_error(c, l, &m->u.error);
 	default: return false;
@@ -178,7 +172,9 @@ static void on_link_event(struct coll_control *c, struct coll_control_link *l, u
 		read_out(c, l);
 		got = -1;
 	}
-	if (got < 0) {
+	if (got < 0 && l->corrupt) {
+		coll_control_corrupt(c, l);
+	} else if (got < 0) {
 		coll_control_broken(
 		        c, l, error ? coll_errno_text(error).text : "its control connection closed without a goodbye",
 		        error);
@@ -249,6 +245,7 @@ coll_status coll_control_open(const struct coll_control_env *env, struct coll_pe
 	const char *range = env->settings->port_range;
 	char why[240];
 	int error;
+	uint64_t name[2];
 
 	if (c)
 		c->spare = malloc(sizeof(*c->spare));
@@ -269,7 +266,8 @@ coll_status coll_control_open(const struct coll_control_env *env, struct coll_pe
 		c->asks[i].peer = -1;
 	c->epoll = coll_net->epoll_create(EPOLL_CLOEXEC);
 	error = errno;
-	c->listen_unix = coll_link_listen_unix(info->control_unix, sizeof(info->control_unix), &env->self);
+	coll_nonce(&c->nonces, name);
+	c->listen_unix = coll_link_listen_unix(info->control_unix, sizeof(info->control_unix), name);
 	error = c->epoll >= 0 ? errno : error;
 	c->listen_tcp = coll_link_listen_tcp(range, &info->control_port);
 	/* No harm on one host, which may have no network at all; who gives a range has others in mind. */

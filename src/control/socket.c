@@ -14,7 +14,6 @@
 #include <sys/un.h>
 
 #include "base/delay.h"
-#include "base/proof.h"
 #include "base/retransmit.h"
 #include "net/net.h"
 
@@ -26,13 +25,14 @@ static socklen_t unix_address(struct sockaddr_un *a, const char *name)
 	return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + strlen(name));
 }
 
-int coll_link_listen_unix(char *name, size_t len_bytes, const struct coll_process_id *self)
+/* Others may see the name, and connect: processes of a job may be of several users. So it tells nothing of the process,
+ * and it is the handshake that lets in. */
+int coll_link_listen_unix(char *name, size_t len_bytes, const uint64_t random[2])
 {
 	struct sockaddr_un a;
 	int fd = coll_net->socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 
-	snprintf(name, len_bytes, "coll-%016llx%016llx", (unsigned long long)self->word[0],
-	         (unsigned long long)self->word[1]);
+	snprintf(name, len_bytes, "coll-%016llx%016llx", (unsigned long long)random[0], (unsigned long long)random[1]);
 	if (fd < 0)
 		return -1;
 	if (coll_net->bind(fd, (void *)&a, unix_address(&a, name)) < 0 || coll_net->listen(fd, 1024) < 0) {
@@ -163,6 +163,8 @@ bool coll_link_queue(struct coll_control_link *l, const struct coll_message *m)
 	*slot = *m;
 	slot->magic = COLL_PEER_INFO_MAGIC;
 	slot->version = COLL_PEER_INFO_VERSION;
+	if (m->type > COLL_MSG_WELCOME)
+		slot->check = coll_link_seal_next(&l->seal_out, slot, offsetof(struct coll_message, check));
 	l->count++;
 	return true;
 }
@@ -203,10 +205,9 @@ int coll_link_read(struct coll_control_link *l)
 	return l->in_bytes == sizeof(l->in) ? 1 : 0;
 }
 
-struct coll_proof coll_link_proof(const uint64_t key[2], const uint64_t nonce[2], const struct coll_process_id *from,
-                                  const struct coll_process_id *to, int role)
+bool coll_link_genuine(struct coll_control_link *l)
 {
-	const uint64_t as = (uint64_t)role;
+	const struct coll_proof want = coll_link_seal_next(&l->seal_in, &l->in, offsetof(struct coll_message, check));
 
-	return COLL_PROOF(key, {nonce, 2 * sizeof(*nonce)}, COLL_SAID(*from), COLL_SAID(*to), COLL_SAID(as));
+	return coll_proof_same(&want, &l->in.check);
 }

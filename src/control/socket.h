@@ -4,13 +4,13 @@
 #ifndef COLL_CONTROL_SOCKET_H
 #define COLL_CONTROL_SOCKET_H
 
-#include "base/proof.h"
 #include "control/control.h"
+#include "control/seal.h"
 
 enum coll_message_type {
-	COLL_MSG_CHALLENGE = 1, /* listener -> connector: nonce */
-	COLL_MSG_HELLO,         /* connector -> listener: who I am, nonce, proof */
-	COLL_MSG_WELCOME,       /* listener -> connector: proof */
+	COLL_MSG_CHALLENGE = 1, /* listener -> connector: nonce, proof that it is the one meant */
+	COLL_MSG_HELLO,         /* connector -> listener: rank, nonce, proof */
+	COLL_MSG_WELCOME,       /* listener -> connector: proof; what follows carries checks */
 	COLL_MSG_NOTE,
 	COLL_MSG_PING,
 	COLL_MSG_PONG,
@@ -20,13 +20,12 @@ enum coll_message_type {
 	COLL_MSG_ERROR, /* the last error of this process: last_error.h */
 };
 
+/* Who the two are, and how large the job, is known to both: it is in the proofs, and does not travel. */
 struct coll_hello {
-	struct coll_process_id from;
-	struct coll_process_id to;
 	uint64_t nonce[2];
 	struct coll_proof proof;
 	int32_t rank;
-	int32_t size;
+	int32_t none;
 };
 
 struct coll_stated_error {
@@ -47,6 +46,7 @@ struct coll_message {
 		struct coll_stated_error error;
 		char bytes[320];
 	} u;
+	struct coll_proof check; /* behind the handshake: over all the above, see seal.h */
 };
 
 enum { COLL_LINK_QUEUE = 16 };
@@ -58,17 +58,21 @@ struct coll_control_link {
 	uint64_t serial; /* what its events carry: an address may be used again */
 	int peer;        /* rank, -1 until proved */
 	bool inbound;
-	bool connecting;   /* connect() in progress */
-	bool ready;        /* proved both ways */
-	bool bye;          /* the other end said goodbye */
-	bool said_bye;     /* our goodbye is queued */
-	bool greeted;      /* connector: HELLO is queued, so the listener may take the link for proved */
-	bool asked;        /* opened because a caller waits for this peer */
-	bool near;         /* to a process of this network namespace */
-	bool probe;        /* opened because its life is suspected */
-	int candidate;     /* turn of the address being tried, -1: Unix */
-	struct coll_ip ip; /* that address */
-	uint64_t nonce[2];
+	bool connecting;           /* connect() in progress */
+	bool ready;                /* proved both ways */
+	bool sealed;               /* both nonces are known */
+	bool corrupt;              /* a message failed its check */
+	bool bye;                  /* the other end said goodbye */
+	bool said_bye;             /* our goodbye is queued */
+	bool greeted;              /* connector: HELLO is queued, so the listener may take the link for proved */
+	bool asked;                /* opened because a caller waits for this peer */
+	bool near;                 /* to a process of this network namespace */
+	bool probe;                /* opened because its life is suspected */
+	int candidate;             /* turn of the address being tried, -1: Unix */
+	struct coll_ip ip;         /* that address */
+	uint64_t nonce[2];         /* ours */
+	struct coll_proof welcome; /* connector: what the listener is to say */
+	struct coll_link_seal seal_out, seal_in;
 	uint64_t deadline_ns; /* of the handshake */
 	uint64_t heard_ns;    /* the last message */
 	size_t in_bytes;
@@ -81,7 +85,7 @@ struct coll_control_link {
 };
 
 /* Non-blocking listeners; *fd = -1 when not possible. */
-int coll_link_listen_unix(char *name, size_t len_bytes, const struct coll_process_id *self);
+int coll_link_listen_unix(char *name, size_t len_bytes, const uint64_t random[2]);
 int coll_link_listen_tcp(const char *port_range, uint16_t *port);
 
 /* Start connecting to a listener of a peer: at ip, or the Unix one if that is NULL. Returns the
@@ -104,8 +108,7 @@ bool coll_link_flush(struct coll_control_link *l);
  * link is broken or talks nonsense (-1). */
 int coll_link_read(struct coll_control_link *l);
 
-/* Keyed proof over a hello and the challenger's nonce. */
-struct coll_proof coll_link_proof(const uint64_t key[2], const uint64_t nonce[2], const struct coll_process_id *from,
-                                  const struct coll_process_id *to, int role);
+/* Whether the message in l->in is the next one of the other end. */
+bool coll_link_genuine(struct coll_control_link *l);
 
 #endif

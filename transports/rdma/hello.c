@@ -22,6 +22,16 @@ static struct coll_proof seal(const struct rdma_inst *in, const struct coll_rdma
 	return COLL_PROOF(in->env.job_key, COLL_SAID(said), COLL_SAID(*to), {other, 2 * sizeof(*other)});
 }
 
+/* As it travels, and back: nobody without the key learns who asks whom. The nonce is drawn for one message. */
+static void mask(const struct rdma_inst *in, struct coll_rdma_hello *m)
+{
+	const uint64_t as[2] = {0x6b73616d, m->type};
+	const struct coll_proof pad = COLL_PROOF(in->env.job_key, COLL_SAID(as), COLL_SAID(m->nonce));
+
+	m->from.word[0] ^= pad.word[0];
+	m->from.word[1] ^= pad.word[1];
+}
+
 static bool asks(const struct coll_rdma_hello *m)
 {
 	return m->type == COLL_RDMA_ASK || m->type == COLL_RDMA_ASK_AGAIN;
@@ -47,6 +57,7 @@ void coll_rdma_hello_make(struct coll_rdma_hello *m, const struct rdma_inst *in,
 	if (!asks(m))
 		m->items = l->items_in;
 	m->proof = seal(in, m, to, other ? other : no_nonce);
+	mask(in, m);
 }
 
 const char *coll_rdma_hello_check(const void *data, size_t len_bytes, const struct rdma_inst *in,
@@ -67,6 +78,7 @@ const char *coll_rdma_hello_check(const void *data, size_t len_bytes, const stru
 	if (len_bytes < coll_rdma_hello_bytes(m))
 		return "no greeting";
 	memcpy(m, data, coll_rdma_hello_bytes(m));
+	mask(in, m);
 	want = seal(in, m, &in->env.self, other ? other : no_nonce);
 	if (from && !coll_same_process(from, &m->from))
 		return "another process";

@@ -15,7 +15,7 @@
 #include "transport/transport.h"
 
 #define COLL_RDMA_MAGIC   0x52444d41u /* "RDMA" in the byte order of its writer */
-#define COLL_RDMA_VERSION 9u
+#define COLL_RDMA_VERSION 10u
 
 enum { COLL_RDMA_PORTS = 8, COLL_RDMA_DEVICE_BYTES = 16 };
 
@@ -50,10 +50,10 @@ struct coll_rdma_hello {
 	uint16_t magic; /* the low half of COLL_RDMA_MAGIC */
 	uint8_t version;
 	uint8_t type;
-	uint16_t recvs; /* receives that are posted here */
-	uint8_t rail;   /* which rail of the link */
-	uint8_t way;    /* over which of its pairs of ports */
-	struct coll_process_id from;
+	uint16_t recvs;              /* receives that are posted here */
+	uint8_t rail;                /* which rail of the link */
+	uint8_t way;                 /* over which of its pairs of ports */
+	struct coll_process_id from; /* masked while it travels: see hello.c */
 	uint64_t nonce[2];
 	struct coll_proof proof; /* over this with proof 0, the addressee, and the nonce it answers */
 	/* Frames and notes that have arrived here, ever: what is sent again begins behind them. A request has no room

@@ -224,6 +224,7 @@ static void try_connect(struct shm_link *l)
 	struct sockaddr_un at = {.sun_family = AF_UNIX};
 	const socklen_t len = offsetof(struct sockaddr_un, sun_path) + 1 + SHM_NAME_BYTES;
 	const int fd = COLL_FD(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+	bool connected;
 
 	l->since_ns = coll_clock_ns();
 	if (fd < 0) {
@@ -239,11 +240,14 @@ static void try_connect(struct shm_link *l)
 	}
 	l->inst->short_last_ns = 0;
 	memcpy(at.sun_path + 1, l->address.name, SHM_NAME_BYTES);
-	if (connect(fd, (struct sockaddr *)&at, len) == 0) {
+	connected = connect(fd, (struct sockaddr *)&at, len) == 0;
+	if (connected && same_user(fd)) {
 		say_hello(l, fd);
 		return;
 	}
-	if (errno == ECONNREFUSED || errno == ENOENT)
+	if (connected)
+		coll_shm_link_break(l, COLL_ERR_SYSTEM, "a process of another user listens at its socket");
+	else if (errno == ECONNREFUSED || errno == ENOENT)
 		coll_shm_link_break(l, COLL_ERR_PEER_DEAD, "its listening socket is gone");
 	coll_fd_close(fd);
 }

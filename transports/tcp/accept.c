@@ -149,7 +149,7 @@ static void admit(struct tcp_inst *in, struct tcp_handshake *h)
 		m.made = l->made;
 	}
 	coll_tcp_hello_seal(&m, in->env.job_key, h->peer.nonce);
-	if (!coll_tcp_say(fd, &m) || l == NULL) {
+	if (!coll_tcp_say(in, fd, &m) || l == NULL) {
 		/* A link left behind in LINK_CONNECTING goes on by its own means. */
 		coll_tcp_hang_up(h);
 	} else {
@@ -170,7 +170,7 @@ static void admit(struct tcp_inst *in, struct tcp_handshake *h)
 
 void coll_tcp_accept_read(struct tcp_inst *in, struct tcp_handshake *h)
 {
-	const int complete = coll_tcp_hear(h);
+	const int complete = coll_tcp_hear(in, h);
 	const char *wrong;
 	struct coll_tcp_hello m;
 
@@ -185,7 +185,7 @@ void coll_tcp_accept_read(struct tcp_inst *in, struct tcp_handshake *h)
 		h->peer = h->in;
 		coll_tcp_hello_make(&m, in, COLL_TCP_CHALLENGE, &h->peer.from, h->nonce, h->peer.nonce);
 		h->stage = HANDSHAKE_PROOF;
-		if (wrong == NULL && !coll_tcp_say(h->fd, &m))
+		if (wrong == NULL && !coll_tcp_say(in, h->fd, &m))
 			wrong = "it left";
 	} else {
 		wrong = coll_tcp_hello_check(&h->in, in, COLL_TCP_PROOF, &h->peer.from, h->nonce);

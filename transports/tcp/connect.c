@@ -179,7 +179,7 @@ static void connected(struct tcp_link *l)
 	/* The peer's kernel answers; how long its service thread may take is the
 	 * silence that the whole library allows. */
 	h->deadline_ns = l->deadline_ns;
-	if (!coll_tcp_say(h->fd, &m) || !coll_reactor_watch(&in->service, h->fd, EPOLLIN, tag, EPOLL_CTL_MOD))
+	if (!coll_tcp_say(in, h->fd, &m) || !coll_reactor_watch(&in->service, h->fd, EPOLLIN, tag, EPOLL_CTL_MOD))
 		attempt_failed(l, OUTCOME_LATER, "the connection was closed");
 }
 
@@ -197,7 +197,7 @@ static void challenged(struct tcp_link *l)
 	h->peer = h->in;
 	speak(l, &m, COLL_TCP_PROOF, h->peer.nonce);
 	h->stage = HANDSHAKE_PROOF;
-	if (!coll_tcp_say(h->fd, &m))
+	if (!coll_tcp_say(in, h->fd, &m))
 		attempt_failed(l, OUTCOME_LATER, "the connection was closed");
 }
 
@@ -243,7 +243,7 @@ void coll_tcp_connect_event(struct tcp_inst *in, uint64_t tag)
 		connected(l);
 		return;
 	}
-	complete = coll_tcp_hear(&l->attempt);
+	complete = coll_tcp_hear(in, &l->attempt);
 	if (complete < 0)
 		attempt_failed(l, OUTCOME_LATER, "the peer ended the handshake");
 	else if (complete > 0 && l->attempt.stage == HANDSHAKE_CHALLENGE)

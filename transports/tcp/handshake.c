@@ -3,8 +3,8 @@
  * what follows. Both sides
  * prove that they have the job's key by a keyed hash over the message and the
  * other side's fresh nonce, so a recorded handshake cannot be replayed. This keeps
- * other programs and other jobs out; it does not encrypt and does not authenticate
- * the frames that follow.
+ * other programs and other jobs out, and tells them nothing; it does not encrypt the
+ * frames that follow.
  */
 #include "transports/tcp/handshake.h"
 
@@ -80,17 +80,35 @@ uint64_t coll_tcp_hello_line(const struct coll_tcp_key *key)
 	return coll_siphash24(key->word, "line", 4) | 1;
 }
 
+/* The nonce is drawn for one connection, and its speaker says each type of message once. */
+void coll_tcp_hello_mask(struct coll_tcp_hello *m, const uint64_t key[2])
+{
+	const size_t begin = offsetof(struct coll_tcp_hello, from), end = offsetof(struct coll_tcp_hello, proof);
+	unsigned char *bytes = (unsigned char *)m;
+
+	for (uint64_t i = 0; begin + 16 * i < end; i++) {
+		const uint64_t as[2] = {0x6b73616d, (uint64_t)m->type << 32 | i};
+		const struct coll_proof pad = COLL_PROOF(key, COLL_SAID(as), COLL_SAID(m->nonce));
+
+		for (size_t k = 0; k < sizeof(pad) && begin + 16 * i + k < end; k++)
+			bytes[begin + 16 * i + k] ^= ((const unsigned char *)&pad)[k];
+	}
+}
+
 /* ---- carried by a socket --------------------------------------------- */
 
 const uint64_t coll_tcp_no_nonce[2];
 
-bool coll_tcp_say(int fd, const struct coll_tcp_hello *m)
+bool coll_tcp_say(const struct tcp_inst *in, int fd, const struct coll_tcp_hello *m)
 {
-	return send(fd, m, sizeof(*m), MSG_NOSIGNAL | MSG_DONTWAIT) == (ssize_t)sizeof(*m);
+	struct coll_tcp_hello out = *m;
+
+	coll_tcp_hello_mask(&out, in->env.job_key);
+	return send(fd, &out, sizeof(out), MSG_NOSIGNAL | MSG_DONTWAIT) == (ssize_t)sizeof(out);
 }
 
 /* More of a message; 1: complete, 0: not yet, -1: the other side is gone. */
-int coll_tcp_hear(struct tcp_handshake *h)
+int coll_tcp_hear(const struct tcp_inst *in, struct tcp_handshake *h)
 {
 	const ssize_t n = recv(h->fd, (char *)&h->in + h->got, sizeof(h->in) - h->got, MSG_DONTWAIT);
 
@@ -102,6 +120,7 @@ int coll_tcp_hear(struct tcp_handshake *h)
 	if (h->got < sizeof(h->in))
 		return 0;
 	h->got = 0;
+	coll_tcp_hello_mask(&h->in, in->env.job_key);
 	return 1;
 }
 

@@ -23,10 +23,13 @@ const char *coll_tcp_hello_check(const struct coll_tcp_hello *m, const struct tc
 struct coll_tcp_key coll_tcp_hello_key(const uint64_t key[2], const uint64_t client[2], const uint64_t server[2]);
 /* A name for a link that goes on over other sockets, by the key of the first one, which it does not tell. */
 uint64_t coll_tcp_hello_line(const struct coll_tcp_key *key);
-bool coll_tcp_say(int fd, const struct coll_tcp_hello *m);
+
+/* As it travels, and back: nobody without the key learns who speaks to whom. */
+void coll_tcp_hello_mask(struct coll_tcp_hello *m, const uint64_t key[2]);
+bool coll_tcp_say(const struct tcp_inst *in, int fd, const struct coll_tcp_hello *m);
 
 /* More of a message; 1: complete, 0: not yet, -1: the other side is gone. */
-int coll_tcp_hear(struct tcp_handshake *h);
+int coll_tcp_hear(const struct tcp_inst *in, struct tcp_handshake *h);
 void coll_tcp_hang_up(struct tcp_handshake *h);
 
 #endif

@@ -458,19 +458,19 @@ TEST(rails, a_socket_too_many_is_refused)
 	q.fd = dial_port(station_port(&s));
 	REQUIRE(q.fd >= 0);
 	raw_hello(&q, &s, COLL_TCP_HELLO, TCP_RAILS_MAX, nonce, coll_tcp_no_nonce);
-	REQUIRE(raw_hear(&q, &s, &m, sizeof(m)));
+	REQUIRE(raw_hear_hello(&q, &s, &m));
 	raw_hello(&q, &s, COLL_TCP_PROOF, TCP_RAILS_MAX, nonce, m.nonce);
 	CHECK(UNTIL(&s, atomic_load(&s.in->refused) == 1));
 	close(q.fd);
 	/* The number is under the seal: one that was changed on its way is refused, too. */
 	q.fd = dial_port(station_port(&s));
 	raw_hello(&q, &s, COLL_TCP_HELLO, 1, nonce, coll_tcp_no_nonce);
-	REQUIRE(raw_hear(&q, &s, &m, sizeof(m)));
+	REQUIRE(raw_hear_hello(&q, &s, &m));
 	const uint64_t challenge[2] = {m.nonce[0], m.nonce[1]};
 
 	coll_tcp_hello_make(&m, &q.self, COLL_TCP_PROOF, &s.env.self, nonce, challenge);
 	m.verdict = 1;
-	coll_tcp_say(q.fd, &m);
+	coll_tcp_say(&q.self, q.fd, &m);
 	CHECK(UNTIL(&s, atomic_load(&s.in->refused) == 2));
 	close(q.fd);
 	station_close(&s);

@@ -153,6 +153,14 @@ static inline bool raw_hear(struct raw_peer *p, struct station *s, void *m, size
 	             }));
 }
 
+static inline bool raw_hear_hello(struct raw_peer *p, struct station *s, struct coll_tcp_hello *m)
+{
+	const bool heard = raw_hear(p, s, m, sizeof(*m));
+
+	coll_tcp_hello_mask(m, s->env.job_key);
+	return heard;
+}
+
 /* A message of the handshake, of one rail of the link. */
 static inline void raw_hello(struct raw_peer *p, struct station *s, enum coll_tcp_hello_type type, uint8_t rail,
                              const uint64_t nonce[2], const uint64_t other[2])
@@ -162,7 +170,7 @@ static inline void raw_hello(struct raw_peer *p, struct station *s, enum coll_tc
 	coll_tcp_hello_make(&m, &p->self, type, &s->env.self, nonce, other);
 	m.verdict = rail;
 	coll_tcp_hello_seal(&m, p->self.env.job_key, other);
-	coll_tcp_say(p->fd, &m);
+	coll_tcp_say(&p->self, p->fd, &m);
 }
 
 /* Connect and shake hands as process id, for one rail of the link. */
@@ -178,12 +186,12 @@ static inline bool raw_connect_rail(struct raw_peer *p, struct station *s, uint6
 	if (p->fd < 0)
 		return false;
 	raw_hello(p, s, COLL_TCP_HELLO, rail, nonce, coll_tcp_no_nonce);
-	if (!raw_hear(p, s, &challenge, sizeof(challenge)))
+	if (!raw_hear_hello(p, s, &challenge))
 		return false;
 	if (coll_tcp_hello_check(&challenge, &p->self, COLL_TCP_CHALLENGE, &s->env.self, nonce) != NULL)
 		return false;
 	raw_hello(p, s, COLL_TCP_PROOF, rail, nonce, challenge.nonce);
-	if (!raw_hear(p, s, &m, sizeof(m)) || m.verdict != COLL_TCP_ACCEPT)
+	if (!raw_hear_hello(p, s, &m) || m.verdict != COLL_TCP_ACCEPT)
 		return false;
 	p->key = coll_tcp_hello_key(s->env.job_key, nonce, challenge.nonce);
 	return true;

@@ -757,6 +757,67 @@ TEST(tcp, without_descriptors_the_door_stays_shut_for_a_while)
 	station_close(&s);
 }
 
+static bool shows(const struct coll_tcp_hello *m, const struct coll_process_id *id)
+{
+	return memmem(m, sizeof(*m), &id->word[0], 8) || memmem(m, sizeof(*m), &id->word[1], 8);
+}
+
+/* What others see of it, and what they can do without the key. */
+TEST(tcp, who_does_not_know_the_key_learns_and_gets_nothing)
+{
+	static const uint64_t zero[2], guess[2] = {9, 9};
+	const uint64_t *const keys[] = {zero, guess, station_key};
+	const struct coll_process_id me = {{0x6d79206964656e74, 0x6974792069732074}};
+	const uint64_t nonce[2] = {5, 6};
+	struct coll_tcp_hello m;
+	struct station s = {0};
+	char c;
+
+	REQUIRE(station_open(&s, 0x7374617469) == COLL_OK);
+	for (int i = 0; i < 3; i++) {
+		struct raw_peer p = {.self.env.self = me, .self.env.job_key = keys[i]};
+
+		p.fd = dial_port(station_port(&s));
+		coll_tcp_hello_make(&m, &p.self, COLL_TCP_HELLO, &s.env.self, nonce, coll_tcp_no_nonce);
+		CHECK(shows(&m, &me) && shows(&m, &s.env.self));
+		CHECK(coll_tcp_say(&p.self, p.fd, &m));
+		coll_tcp_hello_mask(&m, keys[i]);
+		CHECK(!shows(&m, &me) && !shows(&m, &s.env.self), "in HELLO");
+		if (keys[i] == station_key) {
+			REQUIRE(raw_hear(&p, &s, &m, sizeof(m)));
+			CHECK(m.type == COLL_TCP_CHALLENGE && !shows(&m, &me) && !shows(&m, &s.env.self),
+			      "in CHALLENGE");
+			coll_tcp_hello_mask(&m, station_key);
+			CHECK(coll_tcp_hello_check(&m, &p.self, COLL_TCP_CHALLENGE, &s.env.self, nonce) == NULL);
+		} else {
+			CHECK(UNTIL(&s, recv(p.fd, &c, 1, MSG_DONTWAIT) == 0 || errno == ECONNRESET), "key %d", i);
+		}
+		close(p.fd);
+	}
+	station_close(&s);
+}
+
+/* The proof of the station's own message, sent back to it, opens nothing. */
+TEST(tcp, a_reflected_proof_is_refused)
+{
+	struct raw_peer p = {.self.env.self = {{2, ~2ull}}, .self.env.job_key = station_key};
+	const uint64_t nonce[2] = {5, 6};
+	struct coll_tcp_hello challenge, m;
+	struct station s = {0};
+	char c;
+
+	REQUIRE(station_open(&s, 1) == COLL_OK);
+	p.fd = dial_port(station_port(&s));
+	raw_hello(&p, &s, COLL_TCP_HELLO, 0, nonce, coll_tcp_no_nonce);
+	REQUIRE(raw_hear_hello(&p, &s, &challenge));
+	coll_tcp_hello_make(&m, &p.self, COLL_TCP_PROOF, &s.env.self, nonce, challenge.nonce);
+	m.proof = challenge.proof;
+	CHECK(coll_tcp_say(&p.self, p.fd, &m));
+	CHECK(UNTIL(&s, recv(p.fd, &c, 1, MSG_DONTWAIT) == 0 || errno == ECONNRESET));
+	close(p.fd);
+	station_close(&s);
+}
+
 /* A proof for another nonce (a replay) opens nothing. */
 TEST(tcp, a_recorded_handshake_is_worth_nothing)
 {
@@ -772,13 +833,13 @@ TEST(tcp, a_recorded_handshake_is_worth_nothing)
 	coll_tcp_hello_make(&hello, &p.self, COLL_TCP_HELLO, &s.env.self, nonce, coll_tcp_no_nonce);
 	for (int round = 0; round < 2; round++) {
 		p.fd = dial_port(station_port(&s));
-		CHECK(coll_tcp_say(p.fd, &hello));
-		REQUIRE(raw_hear(&p, &s, &challenge, sizeof(challenge)));
+		CHECK(coll_tcp_say(&p.self, p.fd, &hello));
+		REQUIRE(raw_hear_hello(&p, &s, &challenge));
 		if (round == 0)
 			coll_tcp_hello_make(&proof, &p.self, COLL_TCP_PROOF, &s.env.self, nonce, challenge.nonce);
-		CHECK(coll_tcp_say(p.fd, &proof));
+		CHECK(coll_tcp_say(&p.self, p.fd, &proof));
 		if (round == 0) {
-			REQUIRE(raw_hear(&p, &s, &challenge, sizeof(challenge)));
+			REQUIRE(raw_hear_hello(&p, &s, &challenge));
 			CHECK(challenge.type == COLL_TCP_VERDICT && challenge.verdict == COLL_TCP_ACCEPT);
 		} else {
 			CHECK(UNTIL(&s, recv(p.fd, &c, 1, MSG_DONTWAIT) == 0 || errno == ECONNRESET));

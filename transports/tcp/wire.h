@@ -19,7 +19,7 @@
 
 enum {
 	COLL_TCP_MAGIC = 0x31636f6c, /* "loc1" */
-	COLL_TCP_VERSION = 4,
+	COLL_TCP_VERSION = 5,
 	COLL_TCP_HEAD_MAGIC = 0xc011,
 	COLL_TCP_NO_CHANNEL = 0xffffffff,
 	COLL_TCP_SEVERAL = 0x80, /* in the verdict of HELLO and PROOF: the rail is one of several */
@@ -33,11 +33,12 @@ struct coll_tcp_hello {
 	uint32_t magic;
 	uint16_t version;
 	uint8_t type;
-	uint8_t verdict; /* of VERDICT; in HELLO and PROOF the number of the rail */
+	uint8_t verdict;   /* of VERDICT; in HELLO and PROOF the number of the rail */
+	uint64_t nonce[2]; /* of the one who speaks, the same in both of its messages */
+	/* From here to the proof it travels masked: see coll_tcp_hello_mask(). */
 	struct coll_process_id from;
 	struct coll_process_id to;
-	uint64_t nonce[2]; /* of the one who speaks, the same in both of its messages */
-	uint64_t host;     /* equal on processes of one machine */
+	uint64_t host; /* equal on processes of one machine */
 	/* Of a rail that had sockets before: what names it, and how many it has had; else 0. */
 	uint64_t line;
 	uint32_t made, zero;
