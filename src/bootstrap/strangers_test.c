@@ -26,7 +26,7 @@ static int stranger_connects(const struct coll_address *a)
 /* Connections that say too much, too little, or half of the right thing. */
 static void stranger_speaks(int fd, int kind, struct coll_rng *rng)
 {
-	static const char hello[24] = "COLLmeet0123456789abcdef";
+	static const char hello[24] = "COLLmee20123456789abcdef";
 	char garbage[4096];
 
 	for (size_t i = 0; i < sizeof(garbage); i++)

@@ -323,9 +323,18 @@ BENCH_TEST(shm, a_false_credit_is_not_believed)
 	CHECK(b->t->slot(b->tx, 8, &slot) == COLL_AGAIN);
 }
 
+static struct coll_proof guessed(const struct shm_inst *in, const uint64_t guess[2], const struct coll_process_id *me,
+                                 const uint64_t mine[2], const uint64_t theirs[2])
+{
+	const struct shm_inst other = {.env.job_key = guess};
+	const uint64_t nonce[2][2] = {{mine[0], mine[1]}, {theirs[0], theirs[1]}};
+
+	return coll_shm_proof(&other, 'c', me, &in->self.id, nonce);
+}
+
 /* A stranger that speaks the protocol but does not know the key. It can say HELLO and hear
  * the answer; its own proof, or one played back from that answer, gets it thrown out. */
-static void stranger(bool play_back)
+static void stranger(bool play_back, const uint64_t guess[2])
 {
 	struct bench b;
 	struct shm_inst *in;
@@ -346,7 +355,7 @@ static void stranger(bool play_back)
 	CHECK(coll_shm_transmit(fd, &m, none) == 1);
 	CHECK(AWAIT(&b, (got = coll_shm_receive(fd, &m, fds, false)) != 0));
 	CHECK(got == 1 && m.type == SHM_CHALLENGE);
-	proof = play_back ? m.hello.proof : (struct coll_proof){{12345, 0}};
+	proof = play_back ? m.hello.proof : guessed(in, guess, &me, (const uint64_t[]){5, 0}, m.hello.nonce);
 	m = coll_shm_message(SHM_AUTH);
 	m.intro.proof = proof;
 	fds[0] = in->page_fd;
@@ -363,8 +372,11 @@ static void stranger(bool play_back)
 
 TEST(shm, a_stranger_without_the_key_gets_no_link)
 {
-	stranger(false);
-	stranger(true);
+	static const uint64_t zero[2], near[2] = {3, 5};
+
+	stranger(false, zero);
+	stranger(false, near);
+	stranger(true, zero);
 }
 
 /* ---- Out of descriptors ---- */
