@@ -266,6 +266,8 @@ coll_status coll_context_join(struct coll_context *ctx, const struct coll_peer_i
 	if (!ctx->peer_infos || !ctx->processes)
 		return coll_error_set(err, COLL_ERR_MEMORY, "out of memory for the peer info of %d ranks", ctx->size);
 	memcpy(ctx->peer_infos, peer_infos, (size_t)ctx->size * sizeof(*peer_infos));
+	for (int r = 0; r < ctx->size; r++)
+		coll_peer_info_end_texts(&ctx->peer_infos[r]);
 	st = check_peer_infos(ctx, err);
 	coll_session_key(ctx->identity.job_key, ctx->peer_infos, ctx->size, ctx->session_key);
 	explicit_bzero(ctx->identity.job_key, sizeof(ctx->identity.job_key));

@@ -76,6 +76,16 @@ static inline const uint8_t *coll_peer_info_part(const struct coll_peer_info *in
 	return info->bytes + (whole ? part.at : 0);
 }
 
+/* What came from a peer is text that ends, whatever it sent. */
+static inline void coll_peer_info_end_texts(struct coll_peer_info *info)
+{
+	info->host_id[sizeof(info->host_id) - 1] = 0;
+	info->host_name[sizeof(info->host_name) - 1] = 0;
+	info->control_unix[sizeof(info->control_unix) - 1] = 0;
+	for (int i = 0; i < COLL_AGREED_MAX; i++)
+		info->settings.value[i][COLL_AGREED_BYTES - 1] = 0;
+}
+
 static inline bool coll_peer_info_has(const struct coll_peer_info *info, int position)
 {
 	return info->transport[position].len_bytes > 0;

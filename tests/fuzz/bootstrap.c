@@ -119,7 +119,7 @@ static void go_on(struct crowd *c)
 {
 	if (pump(c) && c->in.left > 0)
 		speak(c);
-	else if (c->in.left > 0 && ++c->unheard > 100 * OTHERS)
+	else if (c->in.left > 0 && ++c->unheard > 10 * OTHERS)
 		c->in.left = 0;
 	hang_up(c);
 }

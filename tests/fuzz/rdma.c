@@ -4,6 +4,7 @@
  * before the transport reads it.
  */
 #include "tests/fuzz/fuzz.h"
+#include "transports/rdma/address.h"
 #include "transports/rdma/sides_test.h"
 #include "transports/rdma/tx.h"
 
@@ -136,8 +137,11 @@ static void we_do(struct bench *b, uint8_t how)
 void fuzz_rdma(const uint8_t *data, size_t len_bytes)
 {
 	struct fuzz_input in = {data, len_bytes};
+	struct coll_rdma_peer_info info;
 	struct bench b = {0};
 
+	if (coll_rdma_address_decode(&info, data, len_bytes))
+		FUZZ_HOLDS(info.count <= COLL_RDMA_PORTS);
 	begin(&b);
 	for (int i = 0; i < STEPS && in.left > 0; i++) {
 		const uint8_t what = fuzz_byte(&in);

@@ -1,6 +1,7 @@
 /*
  * Targets: what the tools read. Dumps of the recorder; frames between collrun and its agents; host files.
  */
+#include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -10,6 +11,7 @@
 
 void fuzz_dump(const uint8_t *data, size_t len_bytes);
 void fuzz_launch(const uint8_t *data, size_t len_bytes);
+void fuzz_hosts(const uint8_t *data, size_t len_bytes);
 
 void fuzz_dump(const uint8_t *data, size_t len_bytes)
 {
@@ -53,4 +55,25 @@ void fuzz_launch(const uint8_t *data, size_t len_bytes)
 		}
 	}
 	channel_close(&c);
+}
+
+/* A host file. What is refused is told the user, who is not there. */
+void fuzz_hosts(const uint8_t *data, size_t len_bytes)
+{
+	static FILE *nowhere;
+	FILE *const was = stderr;
+	struct options o = {0};
+	char path[64], name[] = "collrun", n[] = "-n", ranks[] = "3", flag[] = "--hostfile", program[] = "true";
+	const int fd = fuzz_file(data, len_bytes, path);
+	char *argv[] = {name, n, ranks, flag, path, program, NULL};
+
+	if (!nowhere)
+		nowhere = fopen("/dev/null", "we");
+	stderr = nowhere;
+	if (options_parse(&o, 6, argv) < 0)
+		for (int i = 0; i < o.host_count; i++)
+			FUZZ_HOLDS(o.hosts[i].slots > 0 && o.hosts[i].name);
+	options_free(&o);
+	stderr = was;
+	close(fd);
 }
