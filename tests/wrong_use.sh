@@ -101,7 +101,7 @@ hello 1 'names no port' COLL_RANK=0 COLL_SIZE=2 COLL_ROOT=localhost
 hello 1 'COLL_JOB_KEY: expected 32 hexadecimal digits' COLL_RANK=0 COLL_SIZE=2 COLL_ROOT=localhost:7777 COLL_JOB_KEY=secret
 hello 1 'rank 1 of 2 did not connect' COLL_RANK=0 COLL_SIZE=2 COLL_ROOT=localhost COLL_JOB_KEY=0123456789abcdef0123456789abcdef
 hello 1 'rank 0' COLL_RANK=1 COLL_SIZE=2 COLL_ROOT=localhost COLL_JOB_KEY=0123456789abcdef0123456789abcdee
-hello 1 'no.such.host.invalid' COLL_RANK=1 COLL_SIZE=2 COLL_ROOT=no.such.host.invalid:7777
+hello 1 'looking up host no.such.host.invalid' COLL_RANK=1 COLL_SIZE=2 COLL_ROOT=no.such.host.invalid:7777 COLL_JOB_KEY=0123456789abcdef0123456789abcdef
 together() { expect "$1" "$2" env "${@:3}" COLL_CREATE_TIMEOUT_MS=5000 collrun -n 2 example_hello; }
 together 1 'COLL_PORT_RANGE=9000: expected first-last' COLL_PORT_RANGE=9000
 together 1 'COLL_PORT_RANGE=x: expected first-last' COLL_PORT_RANGE=x

@@ -63,6 +63,12 @@ static void print_settings(const struct coll_settings *s)
 
 static void print_ranks(const coll_comm *comm)
 {
+	const struct coll_identity *id = &comm->ctx->identity;
+
+	printf("launcher: %s, secret: %s\n", id->launcher,
+	       id->secret ? id->secret
+	       : id->open ? "none, as COLL_INSECURE allows"
+	                  : "none needed");
 	printf("ranks: %d\n", coll_comm_size(comm));
 	for (int r = 0; r < coll_comm_size(comm); r++)
 		printf("  rank %d on %s, from rank 0 by %s\n", r, coll_comm_host(comm, r),

@@ -300,7 +300,7 @@ static void ranks_find_each_other(void)
 	struct ran r = run("-n 5 $P --rounds 3");
 
 	CHECK(r.status == 0, "%s", r.err);
-	CHECK(count_lines(r.out, "launcher collrun meeting unix  key yes: ok") == 5, "%s", r.out);
+	CHECK(count_lines(r.out, "launcher collrun meeting unix  secret COLL_JOB_KEY: ok") == 5, "%s", r.out);
 	forget(&r);
 	r = run("-n 64 $P");
 	CHECK(r.status == 0 && count_lines(r.out, ": ok") == 64, "%s", r.err);
@@ -312,13 +312,14 @@ static void over_several_hosts(void)
 	struct ran r = run("-H one:2,localhost:1,two:3 --ssh $D/ssh $P --rounds 2");
 
 	CHECK(r.status == 0, "%s", r.err);
-	CHECK(count_lines(r.out, "launcher collrun meeting") == 6 && count_lines(r.out, " ports key yes: ok") == 6,
+	CHECK(count_lines(r.out, "launcher collrun meeting") == 6 &&
+	              count_lines(r.out, " ports secret COLL_JOB_KEY: ok") == 6,
 	      "%s", r.out);
 	CHECK(strstr(r.out, "rank 5 of 6 local 2 of 3") && strstr(r.out, "rank 2 of 6 local 0 of 1"), "%s", r.out);
 	forget(&r);
 	r = run("-H one:2,two:3 --root 127.0.0.1 --ssh $D/ssh $P");
-	CHECK(r.status == 0 && count_lines(r.out, "meeting unix  key yes: ok") == 5, "status %d %s %s", r.status, r.out,
-	      r.err);
+	CHECK(r.status == 0 && count_lines(r.out, "meeting unix  secret COLL_JOB_KEY: ok") == 5, "status %d %s %s",
+	      r.status, r.out, r.err);
 	forget(&r);
 	r = run("--hostfile $D/hosts -n 4 --ssh $D/ssh sh -c 'echo $COLL_RANK on $FAKE_HOST $COLL_LOCAL_RANK'");
 	CHECK(strstr(r.out, "[0] 0 on one 0\n") && strstr(r.out, "[1] 1 on two 0\n") &&
@@ -345,14 +346,14 @@ static void over_network_namespaces(void)
 	if (system(command) == 0) {
 		snprintf(command, sizeof(command), "-H %sa:1,%sb:2 --ssh $D/enter $P --rounds 2", name, name);
 		r = run(command);
-		CHECK(r.status == 0 && count_lines(r.out, "meeting 10.98.7.1 ports key yes: ok") == 3, "%s %s", r.out,
-		      r.err);
+		CHECK(r.status == 0 && count_lines(r.out, "meeting 10.98.7.1 ports secret COLL_JOB_KEY: ok") == 3,
+		      "%s %s", r.out, r.err);
 		forget(&r);
 		/* More ranks than children of rank 0: parents on both hosts. */
 		snprintf(command, sizeof(command), "-H %sb:10,%sa:10 --ssh $D/enter $P", name, name);
 		r = run(command);
-		CHECK(r.status == 0 && count_lines(r.out, "meeting 10.98.7.2 ports key yes: ok") == 20, "%s %s", r.out,
-		      r.err);
+		CHECK(r.status == 0 && count_lines(r.out, "meeting 10.98.7.2 ports secret COLL_JOB_KEY: ok") == 20,
+		      "%s %s", r.out, r.err);
 		forget(&r);
 	} else {
 		plain_skip_why = "no network namespaces here";

@@ -65,7 +65,8 @@ static void mpich(void)
 	for (int i = 0; i < 3; i++) {
 		snprintf(command, sizeof(command), "timeout 60 mpirun.mpich -n %d %s --rounds 3 2>&1", sizes[i],
 		         rank_probe);
-		expect(command, sizes[i], sizes[i] == 1 ? "launcher mpich" : "launcher mpich meeting unix  key yes");
+		expect(command, sizes[i],
+		       sizes[i] == 1 ? "launcher mpich" : "launcher mpich meeting unix  secret none");
 	}
 }
 
@@ -78,7 +79,7 @@ static void mpich_across_hosts(void)
 		SKIP("no mpirun.mpich here");
 	snprintf(command, sizeof(command), "timeout 60 mpirun.mpich -n 5 env -u MPI_LOCALNRANKS %s --rounds 3 2>&1",
 	         rank_probe);
-	expect(command, 5, "launcher pmi1 meeting pmi key yes");
+	expect(command, 5, "launcher pmi1 meeting pmi secret unique id");
 }
 
 #define OPENMPI "timeout 60 mpirun.openmpi --allow-run-as-root --oversubscribe"
@@ -92,7 +93,7 @@ static void openmpi(void)
 	for (int i = 0; i < 3; i++) {
 		snprintf(command, sizeof(command), OPENMPI " -n %d %s --rounds 3 2>&1", sizes[i], rank_probe);
 		expect(command, sizes[i],
-		       sizes[i] == 1 ? "launcher openmpi" : "launcher openmpi meeting unix  key yes");
+		       sizes[i] == 1 ? "launcher openmpi" : "launcher openmpi meeting unix  secret none");
 	}
 }
 
@@ -104,11 +105,11 @@ static void openmpi_across_hosts(void)
 		SKIP("no mpirun.openmpi here");
 	snprintf(command, sizeof(command), OPENMPI " -n 5 env -u OMPI_COMM_WORLD_LOCAL_SIZE %s --rounds 3 2>&1",
 	         rank_probe);
-	expect(command, 5, "launcher openmpi meeting pmix key yes");
+	expect(command, 5, "launcher openmpi meeting pmix secret unique id");
 	snprintf(command, sizeof(command),
 	         OPENMPI " -n 2 env -u OMPI_COMM_WORLD_LOCAL_SIZE COLL_ROOT=127.0.0.1:%d %s 2>&1",
 	         30000 + (int)getpid() % 9999, rank_probe);
-	expect(command, 2, "launcher openmpi meeting unix  key no");
+	expect(command, 2, "launcher openmpi meeting unix  secret none");
 }
 
 /* ---- By their variables ------------------------------------------------ */

@@ -57,9 +57,8 @@ int main(int argc, char **argv)
 			return complain(&err);
 		bad = round_trip(&s, &id, &err);
 	}
-	printf("rank %d of %d local %d of %d launcher %s meeting %s%s%s%s key %s: %s\n", id.rank, id.size,
+	printf("rank %d of %d local %d of %d launcher %s meeting %s%s%s%s secret %s: %s\n", id.rank, id.size,
 	       id.local_rank, id.local_size, id.launcher, id.unix_name[0] ? "unix " : "", id.root_host,
-	       id.root_ports ? " ports" : "", id.publish, id.job_key[0] || id.job_key[1] ? "yes" : "no",
-	       bad ? "wrong" : "ok");
+	       id.root_ports ? " ports" : "", id.publish, id.secret ? id.secret : "none", bad ? "wrong" : "ok");
 	return bad;
 }

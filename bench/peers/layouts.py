@@ -158,7 +158,7 @@ def command_ours(which):
     def command(case, ranks):
         case.port += 1
         env = {"COLL_SIZE": str(ranks), "COLL_ROOT": "%s:%d" % (case.net.address(0, case.host_of[0]), case.port),
-               "COLL_TCP_CONGESTION": case.cc}
+               "COLL_JOB_KEY": os.urandom(16).hex(), "COLL_TCP_CONGESTION": case.cc}
         if case.crowded and not case.shaped:  # a host's share of the cores of this machine: all libraries yield
             env["COLL_TEST_CORES"] = str(max(1, case.cores // case.net.links.hosts))
         preload = ["env", "LD_PRELOAD=" + case.before] if which == "before" else []

@@ -199,11 +199,15 @@ typedef struct coll_config {
 	 * its ranks, "cuda:0,1,2,3". NULL: COLL_DEVICE, else host. Ranks with and without a device may share
 	 * a communicator. A rank without one makes no call of a driver and takes every pointer for host memory. */
 	const char *device;
+	/* Not 0: ranks that may be on several hosts may meet without a secret (COLL_INSECURE=1). Whoever reaches the
+	 * address of rank 0 can then join the job, and rank 0 logs a warning. */
+	int insecure;
+	int reserved; /* 0 */
 } coll_config;
 
-#define COLL_CONFIG_INIT                                                                         \
-	{                                                                                        \
-		sizeof(coll_config), -1, 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL \
+#define COLL_CONFIG_INIT                                                                               \
+	{                                                                                              \
+		sizeof(coll_config), -1, 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 0, 0 \
 	}
 
 /*

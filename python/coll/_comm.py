@@ -8,7 +8,7 @@ import operator
 import struct
 from typing import Any, Callable, Iterable, Iterator, NamedTuple, Sequence, SupportsIndex
 
-from . import _coll, _life, _objects
+from . import _coll, _life, _objects, _secret
 from ._buffers import like
 from ._coll import Buffer, DeviceArray, Op, Stream
 from ._errors import ArgumentError
@@ -298,8 +298,11 @@ def init(rank: int | None = None, size: int | None = None, *, id: bytes | None =
     ranks. device: whose memory calls take beside host memory: "host", "cuda" (by the local rank), "cuda:2" or 2. Settings are
     those of the library (`coll-info --settings`) in lower case, without the prefix: timeout_ms=5000.
     """
+    if id is None and exchange is None:
+        settings = _secret.of_store(settings)
     comm = Communicator()
     comm._open(-1 if rank is None else rank, 0 if size is None else size, id, exchange, _lines(_device(device, settings)))
+    _secret.forget()
     _life.hold(comm)
     _life.watch_exit_of_worker()
     return comm
@@ -308,6 +311,7 @@ def init(rank: int | None = None, size: int | None = None, *, id: bytes | None =
 def init_all(n: int, *, device: Any = None, **settings: Any) -> list[Communicator]:
     """n ranks in this process, for n threads. device: as for init(), or a sequence with the number of each rank's device."""
     comms: list[Communicator] = _coll.open_all(Communicator, n, _lines(_device(device, settings)))
+    _secret.forget()
     for comm in comms:
         _life.hold(comm)
     return comms

@@ -43,7 +43,8 @@ AT(coll_config, exchange, 24);
 AT(coll_config, settings, 56);
 AT(coll_config, interrupt, 64);
 AT(coll_config, device, 80);
-IS(coll_config, 88);
+AT(coll_config, insecure, 88);
+IS(coll_config, 96);
 
 static_assert(COLL_SIZED_FIRST(coll_stats, waited_s) == 48, "first version of coll_stats");
 AT(coll_stats, calls, 24);

@@ -23,6 +23,7 @@ ROW(PORT_OWNER_AGAIN, 10, PACE, "a port refuses between its bind and its listen"
 ROW(PORT_OWNER_LOOK, 20, PACE, "between looks at that connection")
 ROW(KERNELS_READY, 30000, CREATE, "for first launches of device kernels to end, behind what the program runs there")
 ROW(KERNELS_LOOK, 1, PACE, "between looks whether they have ended")
+ROW(KEY_FD, 10000, CREATE, "for the next bytes, or the end, of a key on a descriptor (COLL_KEY_FD)")
 ROW(RESOLVE_AGAIN, 200, PACE, "names of hosts that are just starting appear late")
 ROW(ROOT_PAUSE_MIN, 5, PACE, "first pause between tries to reach rank 0, which may not be there yet")
 ROW(ROOT_PAUSE_MAX, 200, PACE, "longest such pause")

@@ -26,12 +26,15 @@ struct coll_identity {
 	char passed_over[200]; /* other launchers whose variables say something else, "" if none */
 	char root_host[256];   /* rendezvous address, "" when the launcher offers another way */
 	uint16_t root_port;
-	bool root_bind;     /* this rank (0) must listen at root_host:root_port */
-	char unix_name[96]; /* public words of a rendezvous on one host, see meeting_file.h; "" if none */
-	bool one_host;      /* all ranks are on this host, which is known before they meet */
-	uint64_t
-	        job_key[2]; /* shared secret: from COLL_JOB_KEY, the unique id, or derived from the launcher's job id */
-	bool root_ports;    /* root_port may be taken or is 0: ports derived from job_key are tried too */
+	bool root_bind;      /* this rank (0) must listen at root_host:root_port */
+	char unix_name[96];  /* public words of a rendezvous on one host, see meeting_file.h; "" if none */
+	bool one_host;       /* all ranks are on this host, which is known before they meet */
+	uint64_t job_key[2]; /* what the handshakes of the rendezvous prove */
+	/* Where job_key comes from (secret.h); NULL: from nothing, or from public words of the job. */
+	const char *secret;
+	bool open;          /* the ranks may be on several hosts and have no secret, and the user allows that */
+	bool root_ports;    /* root_port may be taken or is 0: ports chosen by port_seed are tried too */
+	uint64_t port_seed; /* public */
 	char publish[8];    /* "pmi", "pmix": rank 0 publishes its address there, "" elsewhere */
 	/* Enter into what this rank brings the address of its own over which it has met the root; NULL: not wanted. */
 	void (*met)(void *mine, const struct coll_ip *own);

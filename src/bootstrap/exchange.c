@@ -36,11 +36,11 @@ static void nap_ms(int ms)
 }
 
 /* Ports at which rank 0 may be when its own may be taken: the named one, then
- * ports chosen by the key, inside COLL_PORT_RANGE if there is one. */
+ * ports chosen by the seed, inside COLL_PORT_RANGE if there is one. */
 static void candidate_ports(const struct coll_identity *id, uint16_t first, uint16_t last,
                             struct coll_rendezvous_point *m)
 {
-	struct coll_rng rng = {coll_hash_combine(id->job_key[0], id->job_key[1])};
+	struct coll_rng rng = {id->port_seed};
 	const uint32_t low = first ? first : 20000, count = first ? last - first + 1u : 12000;
 
 	m->port_count = 0;

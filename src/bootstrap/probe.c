@@ -19,6 +19,9 @@
 #include "base/number.h"
 #include "bootstrap/bootstrap.h"
 #include "bootstrap/id.h"
+#include "bootstrap/secret.h"
+
+enum { WORDS_BYTES = 640 };
 
 struct found {
 	int rank, size, local_rank, local_size;
@@ -29,6 +32,7 @@ struct probe {
 	const struct coll_settings *settings;
 	struct coll_identity *id;
 	struct coll_error_box *err;
+	char *words; /* WORDS_BYTES, of a launcher's fill(): what is public about the job and of no other */
 };
 
 struct launcher {
@@ -102,24 +106,14 @@ static coll_status detect_env(const struct probe *p, const char *rank, const cha
 	return ls == COLL_AGAIN ? COLL_OK : ls;
 }
 
-/* ---- Keys and names ---------------------------------------------------- */
-
-/* Unless COLL_JOB_KEY gave one. It keeps jobs apart; it is a secret only as far as
- * the launcher's job id is. */
-static void derive_key(struct coll_identity *id, const char *text)
-{
-	if (id->job_key[0] || id->job_key[1])
-		return;
-	for (int i = 0; i < 2; i++)
-		id->job_key[i] = coll_hash_bytes((uint64_t)i + 1, text, strlen(text)) | 1;
-}
+/* ---- Names ------------------------------------------------------------- */
 
 /* The words by which the ranks of one host meet: see meeting_file.h. */
-static void unix_from(struct coll_identity *id, const char *text)
+static void unix_from(const struct probe *p)
 {
-	snprintf(id->unix_name, sizeof(id->unix_name), "%016llx%016llx",
-	         (unsigned long long)coll_hash_bytes(3, text, strlen(text)),
-	         (unsigned long long)coll_hash_bytes(4, text, strlen(text)));
+	snprintf(p->id->unix_name, sizeof(p->id->unix_name), "%016llx%016llx",
+	         (unsigned long long)coll_hash_bytes(3, p->words, strlen(p->words)),
+	         (unsigned long long)coll_hash_bytes(4, p->words, strlen(p->words)));
 }
 
 /* An address that ends at this host: all ranks are here, and need no port. */
@@ -130,29 +124,17 @@ static bool is_loopback(const char *host)
 	return strcmp(host, "localhost") == 0 || (coll_address_numeric(&a, host, 0) && coll_address_is_loopback(&a));
 }
 
-static coll_status read_key(const struct probe *p)
+/* Rank 0 takes one of several ports, which the words choose. */
+static void ports_from(const struct probe *p, const char *host, uint16_t port)
 {
-	const char *t = p->settings->job_key;
-	char half[17] = {0};
-
-	if (!*t)
-		return COLL_OK;
-	if (strlen(t) != 32 || strspn(t, "0123456789abcdefABCDEF") != 32)
-		return coll_error_set(p->err, COLL_ERR_CONFIG,
-		                      "[COLL-1106] COLL_JOB_KEY: expected 32 hexadecimal digits");
-	for (int i = 0; i < 2; i++) {
-		memcpy(half, t + 16 * i, 16);
-		p->id->job_key[i] = strtoull(half, NULL, 16);
-	}
-	return COLL_OK;
+	snprintf(p->id->root_host, sizeof(p->id->root_host), "%s", host);
+	p->id->root_port = port;
+	p->id->root_ports = true;
+	p->id->port_seed = coll_hash_bytes(5, p->words, strlen(p->words)) | 1;
 }
 
-static bool has_key(const struct coll_identity *id)
-{
-	return id->job_key[0] || id->job_key[1];
-}
-
-/* host:port, [address]:port, host (then the port comes from the key), unix:name. A loopback address is as a name. */
+/* host:port, [address]:port, host (then the secret chooses the ports), unix:name. A loopback address is as a name.
+ * Ranks may name another host differently. */
 static coll_status read_root(const struct probe *p)
 {
 	const char *t = p->settings->root, *colon = strrchr(t, ':'), *host_end;
@@ -165,6 +147,7 @@ static coll_status read_root(const struct probe *p)
 			                      "[COLL-1106] COLL_ROOT=%s: expected a name of 1 to %zu bytes", t,
 			                      sizeof(id->unix_name) - 1);
 		snprintf(id->unix_name, sizeof(id->unix_name), "%s", t + 5);
+		snprintf(p->words, WORDS_BYTES, "%s", t);
 		return COLL_OK;
 	}
 	host_end = colon ? colon : t + strlen(t);
@@ -177,12 +160,7 @@ static coll_status read_root(const struct probe *p)
 	if (port < 0 || host_end == t || host_end - t >= (ptrdiff_t)sizeof(id->root_host))
 		return coll_error_set(p->err, COLL_ERR_CONFIG, "[COLL-1106] COLL_ROOT=%s: expected host:port",
 		                      p->settings->root);
-	if (port == 0 && !has_key(id))
-		return coll_error_set(
-		        p->err, COLL_ERR_CONFIG,
-		        "[COLL-1111] COLL_ROOT=%s names no port: add one, or set the same COLL_JOB_KEY on all "
-		        "ranks (the port is derived from the key)",
-		        p->settings->root);
+	snprintf(p->words, WORDS_BYTES, "root|%d", port);
 	snprintf(id->root_host, sizeof(id->root_host), "%.*s", (int)(host_end - t), t);
 	if (is_loopback(id->root_host)) {
 		snprintf(id->unix_name, sizeof(id->unix_name), "loopback %d", port);
@@ -246,22 +224,17 @@ static coll_status fill_torchrun(const struct probe *p)
 	const char *store = env("TORCHELASTIC_USE_AGENT_STORE");
 	struct coll_identity *id = p->id;
 	int number = 0;
-	char text[512];
 
 	if (!coll_number_parse(port, 1, 65535, &number))
 		return coll_error_set(p->err, COLL_ERR_CONFIG, "[COLL-1106] MASTER_PORT=%.60s: expected 1 to 65535",
 		                      port);
 	if (strlen(addr) >= sizeof(id->root_host))
 		return coll_error_set(p->err, COLL_ERR_CONFIG, "MASTER_ADDR is too long");
-	snprintf(text, sizeof(text), "torchrun|%s|%s|%.100s", addr, port, run ? run : "");
-	derive_key(id, text);
-	if (id->local_size == id->size || is_loopback(addr)) {
-		unix_from(id, text);
-		return COLL_OK;
-	}
-	snprintf(id->root_host, sizeof(id->root_host), "%s", addr);
-	id->root_port = store && strcasecmp(store, "true") == 0 ? 0 : (uint16_t)number;
-	id->root_ports = true;
+	snprintf(p->words, WORDS_BYTES, "torchrun|%s|%s|%.100s", addr, port, run ? run : "");
+	if (id->local_size == id->size || is_loopback(addr))
+		unix_from(p);
+	else
+		ports_from(p, addr, store && strcasecmp(store, "true") == 0 ? 0 : (uint16_t)number);
 	return COLL_OK;
 }
 
@@ -276,8 +249,8 @@ static coll_status fill_openmpi(const struct probe *p)
 	static const char *const servers[] = {"PMIX_SERVER_URI41", "PMIX_SERVER_URI4", "PMIX_SERVER_URI3",
 	                                      "PMIX_SERVER_URI21", "PMIX_SERVER_URI2"};
 	const char *job = env("PMIX_NAMESPACE"), *server = NULL;
-	const char *secret = env("OMPI_MCA_orte_precondition_transports"); /* random, one per job */
-	char text[640];
+	/* Of one job; random as a rule. It does not count as a secret: the launcher does not promise to keep it. */
+	const char *of_job = env("OMPI_MCA_orte_precondition_transports");
 
 	if (!job)
 		job = env("OMPI_MCA_ess_base_jobid");
@@ -293,9 +266,9 @@ static coll_status fill_openmpi(const struct probe *p)
 	}
 	for (size_t i = 0; i < sizeof(servers) / sizeof(servers[0]) && !server; i++)
 		server = env(servers[i]);
-	snprintf(text, sizeof(text), "openmpi|%.200s|%.250s|%.100s", job, server ? server : "", secret ? secret : "");
-	derive_key(p->id, text);
-	unix_from(p->id, text);
+	snprintf(p->words, WORDS_BYTES, "openmpi|%.200s|%.250s|%.100s", job, server ? server : "",
+	         of_job ? of_job : "");
+	unix_from(p);
 	return COLL_OK;
 }
 
@@ -339,7 +312,6 @@ static bool pmi_server(int fd, char *text, size_t len_bytes)
  */
 static coll_status fill_mpich(const struct probe *p)
 {
-	char text[128];
 	int fd;
 	coll_status st = env_int(p, "PMI_FD", &fd);
 
@@ -349,9 +321,8 @@ static coll_status fill_mpich(const struct probe *p)
 		        "[COLL-1110] PMI_RANK and PMI_SIZE are set but PMI_FD is not: set COLL_ROOT=host:port");
 	if (st != COLL_OK)
 		return st;
-	if (p->id->local_size == p->id->size && pmi_server(fd, text, sizeof(text))) {
-		derive_key(p->id, text);
-		unix_from(p->id, text);
+	if (p->id->local_size == p->id->size && pmi_server(fd, p->words, WORDS_BYTES)) {
+		unix_from(p);
 		return COLL_OK;
 	}
 	snprintf(p->id->publish, sizeof(p->id->publish), "pmi");
@@ -379,24 +350,39 @@ static coll_status detect_srun(const struct probe *p, struct found *f)
 	return st;
 }
 
+/* The first name of "node[07-09,12],other": Slurm gives rank 0 to the first host of the step. */
+static bool first_host(const char *list, char *host, size_t len_bytes)
+{
+	const size_t stem = strcspn(list, "[,"), digits = list[stem] == '[' ? strcspn(list + stem + 1, "-,]") : 0;
+	const char *behind = strchr(list + stem, ']');
+	const size_t tail = digits && behind ? strcspn(behind + 1, "[,") : 0;
+
+	if (stem + digits == 0 || (list[stem] == '[' && (!behind || behind[1 + tail] == '[')))
+		return false;
+	return (size_t)snprintf(host, len_bytes, "%.*s%.*s%.*s", (int)stem, list, (int)digits,
+	                        digits ? list + stem + 1 : "", (int)tail, tail ? behind + 1 : "") < len_bytes;
+}
+
 static coll_status fill_srun(const struct probe *p)
 {
-	const char *step = env("SLURM_STEP_ID");
-	char text[300];
+	const char *step = env("SLURM_STEP_ID"), *nodes = env("SLURM_STEP_NODELIST");
+	char host[sizeof(p->id->root_host)];
 
+	snprintf(p->words, WORDS_BYTES, "srun|%.100s|%.100s", env("SLURM_JOB_ID"), step ? step : env("SLURM_STEPID"));
 	if (p->id->local_size != p->id->size && env("PMIX_NAMESPACE")) {
 		snprintf(p->id->publish, sizeof(p->id->publish), "pmix");
 		return COLL_OK;
 	}
-	if (p->id->local_size != p->id->size)
+	if (p->id->local_size == p->id->size)
+		unix_from(p);
+	else if (nodes && first_host(nodes, host, sizeof(host)))
+		ports_from(p, host, 0);
+	else
 		return coll_error_set(
 		        p->err, COLL_ERR_CONFIG,
-		        "[COLL-1111] srun started %d ranks on several hosts: set COLL_ROOT=host:port of rank 0, or "
-		        "start with srun --mpi=pmix",
+		        "[COLL-1111] srun started %d ranks on several hosts, and SLURM_STEP_NODELIST does "
+		        "not name them: set COLL_ROOT=host:port of rank 0, or start with srun --mpi=pmix",
 		        p->id->size);
-	snprintf(text, sizeof(text), "srun|%.100s|%.100s", env("SLURM_JOB_ID"), step ? step : env("SLURM_STEPID"));
-	derive_key(p->id, text);
-	unix_from(p->id, text);
 	return COLL_OK;
 }
 
@@ -500,7 +486,10 @@ static coll_status choose_meeting(const struct probe *p, const struct launcher *
 		struct coll_places places;
 
 		snprintf(p->id->launcher, sizeof(p->id->launcher), p->cfg->exchange ? "callback" : "id");
-		return p->cfg->exchange ? COLL_OK : coll_id_read(p->cfg->id, &places, p->id->job_key, p->err);
+		if (p->cfg->exchange)
+			return COLL_OK;
+		p->id->secret = coll_secret_unique_id;
+		return coll_id_read(p->cfg->id, &places, p->id->job_key, p->err);
 	}
 	if (p->settings->root[0])
 		return read_root(p);
@@ -556,20 +545,41 @@ static coll_status identify(const struct probe *p)
 	return choose_meeting(p, l);
 }
 
+/* An id has a secret of its own, and so has one that a launcher will carry. */
+static coll_status find_secret(const struct probe *p)
+{
+	struct coll_identity *id = p->id;
+	coll_status st;
+
+	if (id->size == 1 || id->publish[0] || coll_identity_has_secret(id))
+		return COLL_OK;
+	st = coll_secret_find(p->settings, p->words, id, p->err);
+	if (st == COLL_OK && strcmp(p->words, "root|0") == 0 && !id->port_seed)
+		return coll_error_set(
+		        p->err, COLL_ERR_CONFIG,
+		        "[COLL-1111] COLL_ROOT=%s names no port: add one, or set the same COLL_JOB_KEY on all "
+		        "ranks (the port is derived from the key)",
+		        p->settings->root);
+	return st == COLL_OK ? coll_secret_check(p->settings->insecure || (p->cfg && p->cfg->insecure), id, p->err)
+	                     : st;
+}
+
 coll_status coll_bootstrap_identify(const coll_config *cfg, const struct coll_settings *settings,
                                     struct coll_identity *id, struct coll_error_box *err)
 {
-	const struct probe p = {cfg, settings, id, err};
+	char words[WORDS_BYTES] = "";
+	const struct probe p = {cfg, settings, id, err, words};
 	bool explicit;
 	coll_status st;
 
 	memset(id, 0, sizeof(*id));
 	id->local_rank = id->local_size = -1;
+	coll_secret_take(settings);
 	st = check_config(&p, &explicit);
 	if (st == COLL_OK)
-		st = read_key(&p);
-	if (st == COLL_OK)
 		st = explicit ? identify_explicit(&p) : identify(&p);
+	if (st == COLL_OK)
+		st = find_secret(&p);
 	if (st != COLL_OK)
 		return st;
 	id->root_bind = id->rank == 0 && id->root_host[0];
@@ -591,5 +601,6 @@ coll_status coll_bootstrap_probe(const coll_config *cfg, const struct coll_setti
 		return st;
 	st = coll_id_publish(settings, id, begun_ns + (uint64_t)settings->create_timeout_ms * 1000000u, &shared,
 	                     listener, err);
+	id->secret = coll_secret_unique_id;
 	return st == COLL_OK ? coll_id_read(&shared, &places, id->job_key, err) : st;
 }

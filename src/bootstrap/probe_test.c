@@ -40,23 +40,36 @@ static void forget_launchers(void)
 	}
 }
 
+#define KEY "COLL_JOB_KEY=00112233445566778899aabbccddeeff"
+
+/* Whether a job needs a secret is the matter of secret_test.c: here none does. */
 static coll_status probe(const struct row *r, const coll_config *cfg, struct coll_identity *id,
                          struct coll_error_box *err)
 {
+	const char *given[] = {"COLL_INSECURE=1", NULL, NULL};
+	coll_config own = COLL_CONFIG_INIT;
 	struct coll_settings s;
 	coll_status st;
 
 	forget_launchers();
+	if (cfg)
+		own = *cfg;
+	own.settings = given;
 	for (int i = 0; i < VARS_MAX && r->vars[i]; i++) {
 		char pair[256];
 
+		/* A process keeps a key of its environment. */
+		if (strcmp(r->vars[i], KEY) == 0) {
+			given[1] = KEY;
+			continue;
+		}
 		snprintf(pair, sizeof(pair), "%s", r->vars[i]);
 		pair[strcspn(pair, "=")] = 0;
 		setenv(pair, strchr(r->vars[i], '=') + 1, 1);
 	}
 	coll_error_clear(err);
-	st = coll_settings_load(&s, cfg, NULL, err);
-	return st == COLL_OK ? coll_bootstrap_identify(cfg, &s, id, err) : st;
+	st = coll_settings_load(&s, &own, NULL, err);
+	return st == COLL_OK ? coll_bootstrap_identify(&own, &s, id, err) : st;
 }
 
 static void way_text(const struct coll_identity *id, char *buf, size_t len_bytes)
@@ -93,8 +106,6 @@ static void check(const struct row *r, const coll_config *cfg)
 	CHECK(id.one_host == (strcmp(way, "unix") == 0 || id.size == 1), "%s: one host %d", r->vars[0], id.one_host);
 	CHECK(id.root_bind == (id.rank == 0 && id.root_host[0]));
 }
-
-#define KEY "COLL_JOB_KEY=00112233445566778899aabbccddeeff"
 
 static const struct row good[] = {
         {{NULL}, NULL, 0, 1, 0, 1, "alone", ""},
@@ -224,6 +235,33 @@ static const struct row good[] = {
          -1,
          "srun",
          "pmix"},
+        {{"SLURM_PROCID=1", "SLURM_NTASKS=2", "SLURM_JOB_ID=5", "SLURM_STEP_ID=0", "SLURM_NNODES=2",
+          "SLURM_STEP_NODELIST=n[07-09,12],m"},
+         NULL,
+         1,
+         2,
+         -1,
+         -1,
+         "srun",
+         "ports n07 0"},
+        {{"SLURM_PROCID=1", "SLURM_NTASKS=2", "SLURM_JOB_ID=5", "SLURM_STEP_ID=0", "SLURM_NNODES=2",
+          "SLURM_STEP_NODELIST=a1.x,a2.x"},
+         NULL,
+         1,
+         2,
+         -1,
+         -1,
+         "srun",
+         "ports a1.x 0"},
+        {{"SLURM_PROCID=1", "SLURM_NTASKS=2", "SLURM_JOB_ID=5", "SLURM_STEP_ID=0", "SLURM_NNODES=2",
+          "SLURM_STEP_NODELIST=r[1,3]-ib,m"},
+         NULL,
+         1,
+         2,
+         -1,
+         -1,
+         "srun",
+         "ports r1-ib 0"},
         /* A batch script is not a step. */
         {{"SLURM_PROCID=0", "SLURM_NTASKS=8", "SLURM_JOB_ID=5"}, NULL, 0, 1, 0, 1, "alone", ""},
         /* mpirun inside a step: the step's numbers count hosts. */
@@ -328,6 +366,9 @@ static const struct row bad[] = {
         {{"PMI_RANK=0", "PMI_SIZE=2"}, "PMI_FD is not"},
         {{"SLURM_PROCID=1", "SLURM_NTASKS=2", "SLURM_JOB_ID=5", "SLURM_STEP_ID=0", "SLURM_NNODES=2"},
          "COLL_ROOT=host:port"},
+        {{"SLURM_PROCID=1", "SLURM_NTASKS=2", "SLURM_JOB_ID=5", "SLURM_STEP_ID=0", "SLURM_NNODES=2",
+          "SLURM_STEP_NODELIST=r[1-2]c[1-2]"},
+         "SLURM_STEP_NODELIST does not"},
         {{"TORCHELASTIC_RUN_ID=r", "RANK=1"}, "RANK is set but WORLD_SIZE is not"},
         {{"PMI_SIZE=4", "OMPI_COMM_WORLD_RANK=1"}, "OMPI_COMM_WORLD_RANK is set but"},
         {{"COLL_RANK=1", "RANK=0", "WORLD_SIZE=2", "MASTER_ADDR=m", "MASTER_PORT=7"}, "COLL_SIZE is not"},
@@ -410,7 +451,7 @@ TEST(probe, refuses_half_a_config)
 	check(&no_rank, &cfg);
 }
 
-/* Processes of one job derive the same key and name; others differ. */
+/* Processes of one job derive the same key and name; others differ. Only a key that was given is a secret. */
 TEST(probe, jobs_are_told_apart)
 {
 	struct row r = {{"OMPI_COMM_WORLD_RANK=0", "OMPI_COMM_WORLD_SIZE=2", "OMPI_COMM_WORLD_LOCAL_SIZE=2",
@@ -430,5 +471,6 @@ TEST(probe, jobs_are_told_apart)
 	CHECK(a.job_key[0] != 0 && a.job_key[1] != 0 && a.job_key[0] != a.job_key[1]);
 	CHECK(strcmp(a.unix_name, c.unix_name) != 0);
 	CHECK(memcmp(a.job_key, c.job_key, sizeof(a.job_key)) != 0);
+	CHECK(!a.secret && d.secret && strcmp(d.secret, "COLL_JOB_KEY") == 0);
 	CHECK(d.job_key[0] == 0x0011223344556677u && d.job_key[1] == 0x8899aabbccddeeffu);
 }

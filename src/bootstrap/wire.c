@@ -260,7 +260,7 @@ static void client_greeting(struct coll_wire *w)
 	memcpy(w->server_nonce, a.nonce, 16);
 	p = proof(w, 'S');
 	if (!coll_proof_same(&a.proof, &p)) {
-		fail_stranger(w, "another job answers there (its key differs)");
+		fail_stranger(w, "another job, or is the key not the same on all hosts?");
 		return;
 	}
 	drop(w, sizeof(a));

@@ -18,6 +18,7 @@
 #include "bootstrap/exchange.h"
 #include "bootstrap/id.h"
 #include "bootstrap/probe.h"
+#include "bootstrap/secret.h"
 #include "call/persistent.h"
 #include "call/tag_kind.h"
 #include "comm/closing.h"
@@ -472,7 +473,7 @@ static void report_why(const struct joining *j, coll_status st)
 }
 
 /* Open the context of this rank, and exchange peer infos with all others. */
-static coll_status open_job(const coll_config *cfg, const struct coll_settings *settings,
+static coll_status open_job(const coll_config *cfg, struct coll_settings *settings,
                             const struct coll_device_choice *device, struct coll_context **out,
                             struct coll_error_box *err)
 {
@@ -482,6 +483,7 @@ static coll_status open_job(const coll_config *cfg, const struct coll_settings *
 
 	struct joining j = {.err = err};
 
+	coll_secret_forget(settings);
 	id.met = met;
 	id.complete = join_job;
 	id.complete_arg = &j;
@@ -544,6 +546,14 @@ coll_status coll_comm_create(coll_comm **out, const coll_config *cfg)
 		give_up(&comm);
 	} else if (st == COLL_OK) {
 		coll_comm_describe(comm);
+		if (coll_secret_warns(&ctx->identity))
+			coll_log(&ctx->logger, COLL_LOG_WARN,
+			         "[COLL-5114] the ranks met at %.100s without a secret: whoever reaches it can join "
+			         "this job, end "
+			         "it and change its results; a key in ~/.config/coll/key (mode 600) on each host, or "
+			         "one "
+			         "COLL_JOB_KEY for all ranks, prevents that",
+			         ctx->identity.root_host);
 		if (unknown[0])
 			coll_log(&ctx->logger, COLL_LOG_WARN,
 			         "[COLL-5102] %s is set but is not a setting of this library", unknown);
@@ -604,8 +614,11 @@ coll_status coll_comm_create_all(coll_comm **comms, int n, const coll_config *cf
 		st = coll_error_set(&err, COLL_ERR_MEMORY, "out of memory");
 	else
 		st = configure(&cfg, &whole, n, settings, NULL, &device, &err);
-	if (st == COLL_OK)
+	if (st == COLL_OK) {
+		coll_secret_take(settings);
+		coll_secret_forget(settings);
 		st = coll_shared_group_create(&group);
+	}
 	if (st == COLL_OK)
 		st = open_all(ctx, n, cfg, settings, &device, group, &err);
 	for (int r = 0; comms && r < n; r++)

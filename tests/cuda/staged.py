@@ -65,7 +65,7 @@ class Suite(Cases):
         of = [f"COLL_RANK={r} COLL_HOST_ID={r % 2} ip netns exec {os.path.basename(NAMESPACES)}{r % 2} \"$@\" & p{r}=$!" for r in range(n)]
         ends = [f"wait $p{r} || s=1" for r in range(n)]
         self.case(name, ["sh", "-c", "; ".join(of + ends + ["exit ${s:-0}"]), "sh", *argv], timeout_s,
-                  COLL_ROOT=f"10.91.7.1:{free_port()}", COLL_SIZE=str(n))
+                  COLL_ROOT=f"10.91.7.1:{free_port()}", COLL_JOB_KEY=os.urandom(16).hex(), COLL_SIZE=str(n))
 
     # One of each kind of case.
     def few(self):

@@ -67,6 +67,7 @@ GETENV = {
     "src/base/config.c": "the settings themselves",
     "src/bootstrap/probe.c": "variables of launchers",
     "src/bootstrap/meeting_file.c": "the user's folder for files that live as long as the session",
+    "src/bootstrap/secret.c": "the user's folder for the key file",
     "src/bootstrap/pmi.c": "the descriptor of a launcher",
     "src/device/cuda.c": "CUDA_VISIBLE_DEVICES",
     "src/device/cuda_load.c": "CUDA_VISIBLE_DEVICES",

@@ -78,7 +78,7 @@ def run(build, wires, cpus, pins, nics, rates, faults, devices=None):
             f.write(machine(cpus, nics))
         env = {k: v for k, v in os.environ.items() if not k.startswith(("COLL_", "HWLOC_"))}
         env.update(COLL_TRANSPORTS="shm,tcp", COLL_SIZE=str(2 * len(pins)), HWLOC_XMLFILE=xml, COLL_LINK_RATES=rates,
-                   COLL_ROOT=f"{wires.address(0, 0)}:{random.randrange(20000, 30000)}")
+                   COLL_ROOT=f"{wires.address(0, 0)}:{random.randrange(20000, 30000)}", COLL_JOB_KEY=os.urandom(16).hex())
         if devices:
             env.update(COLL_CUDA_LIBRARY=f"{build}/tests/softcuda/libcuda.so.1", SOFTCUDA_DEVICES="2", SOFTCUDA_PCI="0000:12:00.0,0000:22:00.0")
         job = [subprocess.Popen(wires.inside(r % 2) + ["taskset", "-c", str(pins[r // 2]), f"{build}/tests/allreduce_loop", "0",

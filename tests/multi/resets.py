@@ -30,7 +30,7 @@ class Job:
         self.stop_file = os.path.join(self.directory.name, "stop")
         root = settings.pop("root", f"127.0.0.1:{free_port()}")
         env = {k: v for k, v in os.environ.items() if not k.startswith("COLL_")}
-        env.update({"COLL_TRANSPORTS": "tcp", "COLL_ROOT": root, "COLL_DEBUG": "error"}, **settings)
+        env.update({"COLL_TRANSPORTS": "tcp", "COLL_ROOT": root, "COLL_JOB_KEY": os.urandom(16).hex(), "COLL_DEBUG": "error"}, **settings)
         self.ranks = len(hosts)
         self.started = []
         for r, host in enumerate(hosts):

@@ -96,6 +96,7 @@ class Job:
             host = network[1] if transport == "netns" else "127.0.0.1"
             port = 21000 + Job.count % 9000 if transport == "netns" else free_port()
             Job.count += 1
+            env["COLL_JOB_KEY"] = os.urandom(16).hex()
             for r in range(ranks):
                 self.start(program, dict(env, COLL_ROOT=f"{host}:{port}", COLL_RANK=str(r), COLL_SIZE=str(ranks)))
         else:

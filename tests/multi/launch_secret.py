@@ -1,0 +1,165 @@
+#!/usr/bin/env python3
+"""Jobs beyond one host have a secret, or say that they have none: each launcher by its variables, each source of a secret, in
+two network namespaces; and a secret is not in what the system shows of the processes of a job.
+
+usage: launch_secret.py BUILD-DIRECTORY"""
+import os
+import re
+import subprocess
+import sys
+import tempfile
+
+from job import Job, Report
+from wires import wires_or_none
+
+BUILD = sys.argv[1]
+DIGITS = "0f1e2d3c4b5a69788796a5b4c3d2e1f0"
+REFUSED, WARNED = "COLL-1119", "COLL-5114"
+PLAIN = {k: v for k, v in os.environ.items() if not k.startswith(("COLL_", "XDG_", "SLURM_", "PMI", "OMPI_", "TORCHELASTIC")) and
+         k not in ("RANK", "WORLD_SIZE")}
+
+# What stands for torch where it is asked for its store: a file.
+STORE = """
+import fcntl, os
+class TCPStore:
+    def __init__(self, host, port, is_master):
+        assert not is_master and host == os.environ["MASTER_ADDR"] and port == int(os.environ["MASTER_PORT"])
+    def compare_set(self, name, expected, value):
+        with open(os.path.join(os.path.dirname(__file__), "store-" + name.replace("/", "-")), "a+") as f:
+            fcntl.flock(f, fcntl.LOCK_EX)
+            f.seek(0)
+            had = f.read()
+            if had == expected:
+                f.truncate(0)
+                f.write(value)
+                had = value
+            return had.encode()
+"""
+OBJECTS = """
+import coll, os
+with coll.init() as comm:
+    assert "COLL_JOB_KEY" not in os.environ
+    print("objects", comm.all_gather_object(("of", comm.rank)))
+"""
+
+
+class Case:
+    """Two ranks, on two hosts: rank r has common, and what is in each[r]; `{r}` there is its number."""
+
+    port = 20000 + os.getpid() % 9000
+
+    def __init__(self, wires, common, each=({}, {}), command=None, pass_fds=((), ())):
+        Case.port += 1
+        self.out, ranks = [], []
+        for r in range(2):
+            env = {**PLAIN, "HOME": "/nowhere", "COLL_CREATE_TIMEOUT_MS": "20000", **common, **each[r]}
+            env = {k: v.replace("{r}", str(r)).replace("{root}", wires.address(0, 0)).replace("{port}", str(Case.port))
+                   for k, v in env.items()}
+            ranks.append(subprocess.Popen(wires.inside(r) + (command or [f"{BUILD}/tools/coll-info", "--brief"]), env=env, text=True,
+                                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, pass_fds=pass_fds[r]))
+        for p in ranks:
+            self.out.append(p.communicate(timeout=120)[0])
+        self.status = [p.returncode for p in ranks]
+        self.all = "\n".join(self.out)
+
+    def works(self, secret, warned=0):
+        return [f"{self.status} {self.all[:1500]}"] if self.status != [0, 0] or f"secret: {secret}\n" not in self.out[0] or \
+            self.all.count(WARNED) != warned or DIGITS[:16] in self.all else []
+
+    def refused(self, ranks=(0, 1)):
+        """By one line, which the library logs and coll-info repeats."""
+        return [f"{self.status} {self.all[:1500]}"] if any(
+            self.status[r] != 1 or [REFUSED in line for line in self.out[r].splitlines()] != [True, True] for r in ranks) else []
+
+
+HAND = {"COLL_RANK": "{r}", "COLL_SIZE": "2", "COLL_ROOT": "{root}:{port}"}
+TORCHRUN = {"RANK": "{r}", "WORLD_SIZE": "2", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1", "MASTER_ADDR": "{root}", "MASTER_PORT": "{port}",
+            "TORCHELASTIC_RUN_ID": "none", "TORCHELASTIC_USE_AGENT_STORE": "True"}
+SRUN = {"SLURM_PROCID": "{r}", "SLURM_JOB_ID": "{port}", "SLURM_STEP_ID": "0", "SLURM_STEP_NUM_TASKS": "2", "SLURM_STEP_NUM_NODES": "2",
+        "SLURM_NNODES": "2", "SLURM_STEP_NODELIST": "{root},other"}
+
+
+def key_file(where, name, text=b"16 bytes or more", mode=0o600):
+    path = os.path.join(where, name)
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    with open(path, "wb") as f:
+        f.write(text)
+    os.chmod(path, mode)
+    return path
+
+
+def by_sources(report, wires, where):
+    path, other = key_file(where, "a-key"), key_file(where, "another", b"another of these")
+    key_file(where, "coll/key")
+    for name, launch in (("by hand", HAND), ("torchrun", TORCHRUN), ("srun", SRUN)):
+        report.case(f"{name}, no secret", Case(wires, launch).refused())
+        report.case(f"{name}, COLL_INSECURE=1", Case(wires, {**launch, "COLL_INSECURE": "1"}).works("none, as COLL_INSECURE allows", 1))
+        report.case(f"{name}, a file of the user", Case(wires, {**launch, "XDG_CONFIG_HOME": where}).works("~/.config/coll/key"))
+    report.case("COLL_KEY_FILE", Case(wires, {**HAND, "COLL_KEY_FILE": path}).works("COLL_KEY_FILE"))
+    report.case("COLL_JOB_KEY", Case(wires, {**HAND, "COLL_JOB_KEY": DIGITS}).works("COLL_JOB_KEY"))
+    fds = [os.open(path, os.O_RDONLY) for _ in range(2)]
+    report.case("COLL_KEY_FD", Case(wires, HAND, [{"COLL_KEY_FD": str(fd)} for fd in fds], pass_fds=[[fd] for fd in fds]).works("COLL_KEY_FD"))
+    report.case("one rank has no secret", Case(wires, {**HAND, "COLL_CREATE_TIMEOUT_MS": "1000"}, [{"COLL_KEY_FILE": path}, {}]).refused([1]))
+    c = Case(wires, {**HAND, "COLL_CREATE_TIMEOUT_MS": "2000"}, [{"COLL_KEY_FILE": path}, {"COLL_KEY_FILE": other}])
+    report.case("two secrets", [] if c.status == [1, 1] and "is the key not the same on all hosts?" in c.out[1] else [c.all])
+    os.chmod(path, 0o640)
+    c = Case(wires, {**HAND, "COLL_KEY_FILE": path})
+    report.case("a file that others may read", [] if c.status == [1, 1] and c.all.count("chmod 600") == 4 else [c.all])
+
+
+def by_python(report, wires, where):
+    if not os.path.exists(f"{BUILD}/python/coll/__init__.py"):
+        return
+    os.makedirs(os.path.join(where, "torch"))
+    key_file(where, "torch/__init__.py", b"")
+    key_file(where, "torch/distributed.py", STORE.encode())
+    python, here = [sys.executable, "-c", OBJECTS], {"PYTHONPATH": f"{BUILD}/python:{where}"}
+    for name, more, ends in (("torchrun's store", {}, 0), ("no store", {"TORCHELASTIC_USE_AGENT_STORE": "False"}, 1)):
+        c = Case(wires, {**TORCHRUN, **here, **more}, command=python)
+        said = [c.out[r].count("as closed as MASTER_PORT") for r in range(2)]
+        good = c.status == [ends, ends] and (said == [0, 0] and c.all.count(REFUSED) == 4 if ends else
+                                             said == [1, 0] and REFUSED not in c.all and c.all.count("objects [('of', 0), ('of', 1)]") == 2)
+        report.case("Python: " + name, [] if good else [f"{c.status} {c.all[:1500]}"])
+    c = Case(wires, {**HAND, **here, "COLL_JOB_KEY": DIGITS}, command=python)
+    report.case("Python: the key is not in os.environ", [] if c.status == [0, 0] else [c.all[:1500]])
+
+
+def leaks(pid):
+    """Where the system shows a secret, or a part of the one that is known."""
+    found = []
+    for name in ("environ", "cmdline"):
+        with open(f"/proc/{pid}/{name}", "rb") as f:
+            text = f.read()
+        if re.search(rb"COLL_JOB_KEY=\w", text) or any(part in text for part in (DIGITS[:16].encode(), DIGITS[16:].encode(), bytes.fromhex(DIGITS)[:8])):
+            found.append(f"/proc/{pid}/{name}: {text[:300]!r}")
+    return found
+
+
+def shown(report):
+    for by_hand in (True, False):
+        job = Job(BUILD, "shm", 2, 64, by_hand=by_hand, **({"COLL_JOB_KEY": DIGITS} if by_hand else {}))
+        faults = [] if job.running(60) else [f"it does not run: {job.out} {job.err}"]
+        pids = job.processes()
+        faults += [f for pid in pids for f in leaks(pid)] + ([] if len(pids) >= (2 if by_hand else 4) else [f"{pids} alone"])
+        job.stop()
+        faults += [] if set(job.wait(60)) == {0} else [f"it does not end: {job.err}"]
+        job.end()
+        report.case(f"what the system shows of {'ranks by hand' if by_hand else 'collrun and its ranks'}", faults)
+
+
+def main():
+    report = Report()
+    shown(report)
+    wires = wires_or_none("launch-secret", "10.97")
+    if not wires:
+        return report.close()
+    try:
+        with tempfile.TemporaryDirectory() as where:
+            by_sources(report, wires, where)
+            by_python(report, wires, where)
+    finally:
+        wires.close()
+    return report.close()
+
+
+sys.exit(main())
