@@ -30,6 +30,7 @@
 #include "comm/stats.h"
 #include "comm/survey.h"
 #include "context/service.h"
+#include "context/session.h"
 #include "control/gossip.h"
 #include "core/dead.h"
 #include "core/fabric.h"
@@ -509,7 +510,7 @@ static coll_status open_job(const coll_config *cfg, struct coll_settings *settin
 	if (st == COLL_OK)
 		st = coll_comm_devices_open(*out, device, coll_comm_devices_local_rank(*out), err);
 	if (peer_infos)
-		explicit_bzero(peer_infos, (size_t)id.size * sizeof(*peer_infos));
+		coll_session_forget(peer_infos, id.size);
 	free(peer_infos);
 	return st;
 }
@@ -590,7 +591,7 @@ static coll_status open_all(struct coll_context **ctx, int n, const coll_config 
 	for (int r = 0; r < n && st == COLL_OK; r++)
 		st = coll_comm_devices_open(ctx[r], device, r, err);
 	if (peer_infos)
-		explicit_bzero(peer_infos, (size_t)n * sizeof(*peer_infos));
+		coll_session_forget(peer_infos, n);
 	free(peer_infos);
 	return st;
 }

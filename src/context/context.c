@@ -271,7 +271,8 @@ coll_status coll_context_join(struct coll_context *ctx, const struct coll_peer_i
 	st = check_peer_infos(ctx, err);
 	coll_session_key(ctx->identity.job_key, ctx->peer_infos, ctx->size, ctx->session_key);
 	explicit_bzero(ctx->identity.job_key, sizeof(ctx->identity.job_key));
-	explicit_bzero(ctx->info.contribution, sizeof(ctx->info.contribution));
+	coll_session_forget(ctx->peer_infos, ctx->size);
+	coll_session_forget(&ctx->info, 1);
 	if (st == COLL_OK)
 		st = coll_locality_find(ctx, err);
 	if (st != COLL_OK || ctx->size == 1)

@@ -22,16 +22,20 @@ coll_status coll_session_contribute(struct coll_peer_info *info, struct coll_err
 	                      coll_errno_text(errno).text);
 }
 
-void coll_session_key(const uint64_t secret[2], struct coll_peer_info *infos, int size, uint64_t key[2])
+void coll_session_key(const uint64_t secret[2], const struct coll_peer_info *infos, int size, uint64_t key[2])
 {
 	struct coll_siphash s = coll_siphash_wide_begin(secret);
 
-	for (int r = 0; r < size; r++) {
+	for (int r = 0; r < size; r++)
 		for (size_t i = 0; i < 2; i++)
 			coll_siphash_word(&s, infos[r].contribution[i]);
-		explicit_bzero(infos[r].contribution, sizeof(infos[r].contribution));
-	}
 	coll_siphash_rest(&s, NULL, (size_t)size * sizeof(infos->contribution));
 	coll_siphash_wide_end(&s, key);
 	explicit_bzero(&s, sizeof(s));
+}
+
+void coll_session_forget(struct coll_peer_info *infos, int size)
+{
+	for (int r = 0; r < size; r++)
+		explicit_bzero(infos[r].contribution, sizeof(infos[r].contribution));
 }

@@ -14,7 +14,9 @@
 /* Draw what this process puts in. */
 coll_status coll_session_contribute(struct coll_peer_info *info, struct coll_error_box *err);
 
-/* infos: of all ranks, in rank order. What they put in is overwritten: nobody needs it any more. */
-void coll_session_key(const uint64_t secret[2], struct coll_peer_info *infos, int size, uint64_t key[2]);
+/* infos: of all ranks, in rank order. */
+void coll_session_key(const uint64_t secret[2], const struct coll_peer_info *infos, int size, uint64_t key[2]);
+/* Overwrite what they put in: nobody needs it any more. */
+void coll_session_forget(struct coll_peer_info *infos, int size);
 
 #endif

@@ -37,6 +37,7 @@ TEST(session, is_the_keyed_hash_of_what_all_put_in)
 	coll_siphash24_wide(secret, all, sizeof(all), want);
 	coll_session_key(secret, infos, RANKS, key);
 	CHECK(key[0] == want[0] && key[1] == want[1]);
+	coll_session_forget(infos, RANKS);
 	for (int r = 0; r < RANKS; r++)
 		CHECK(infos[r].contribution[0] == 0 && infos[r].contribution[1] == 0, "rank %d: not overwritten", r);
 }
