@@ -65,7 +65,7 @@ bool coll_size_parse(const char *text, size_t *value);
 
 /* The value of each AGREED row, in the order of rows, ended by 0. Numbers as they were understood, whichever way they
  * were written; of a long text the beginning, and 32 bits of the whole. */
-enum { COLL_AGREED_MAX = 16, COLL_AGREED_BYTES = 32 };
+enum { COLL_AGREED_MAX = 20, COLL_AGREED_BYTES = 32 };
 struct coll_agreed {
 	char value[COLL_AGREED_MAX][COLL_AGREED_BYTES];
 };

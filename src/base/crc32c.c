@@ -1,5 +1,5 @@
 /*
- * The CRC by tables (slicing by 8: Kounavis and Berry, 2005), the tables of both levels, and the choice between them.
+ * The CRC by tables (slicing by 8: Kounavis and Berry, 2005), the tables of all levels, and the choice between them.
  * Tables are made once, before the first function is handed out, and only read afterwards.
  */
 #include "base/crc32c.h"
@@ -16,6 +16,7 @@ enum { POLYNOMIAL = 0x82f63b78 }; /* 0x1edc6f41, bits reversed */
 
 static uint32_t slice[8][256];
 struct coll_crc32c_shift coll_crc32c_long, coll_crc32c_short;
+uint64_t coll_crc32c_fold[3][2];
 
 static uint32_t one_byte(uint32_t crc, uint8_t byte)
 {
@@ -53,8 +54,23 @@ static void make_shift(struct coll_crc32c_shift *shift, size_t zeros)
 	}
 }
 
+static uint64_t power_of_x(int n)
+{
+	uint32_t value = 1u << 31;
+
+	for (; n > 0; n--)
+		value = value >> 1 ^ (value & 1 ? POLYNOMIAL : 0);
+	return (uint64_t)value << 1;
+}
+
 static void make_tables(void)
 {
+	static const int distance[] = {256 * 8, 64 * 8, 16 * 8};
+
+	for (int i = 0; i < 3; i++) {
+		coll_crc32c_fold[i][0] = power_of_x(distance[i] + 32);
+		coll_crc32c_fold[i][1] = power_of_x(distance[i] - 32);
+	}
 	for (uint32_t b = 0; b < 256; b++) {
 		uint32_t crc = b;
 
@@ -90,9 +106,20 @@ coll_crc32c_fn coll_crc32c_hardware(void)
 	return NULL;
 }
 
+coll_crc32c_fn coll_crc32c_wide(void)
+{
+	pthread_once(&made, make_tables);
+#if defined(__x86_64__)
+	if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("vpclmulqdq") &&
+	    __builtin_cpu_supports("pclmul"))
+		return coll_crc32c_vectors;
+#endif
+	return NULL;
+}
+
 coll_crc32c_fn coll_crc32c_best(void)
 {
-	const coll_crc32c_fn hardware = coll_crc32c_hardware();
+	const coll_crc32c_fn wide = coll_crc32c_wide(), hardware = coll_crc32c_hardware();
 
-	return hardware ? hardware : coll_crc32c_table();
+	return wide ? wide : hardware ? hardware : coll_crc32c_table();
 }

@@ -15,8 +15,9 @@ typedef uint32_t (*coll_crc32c_fn)(uint32_t crc, const void *bytes, size_t len_b
 /* The fastest that this processor has. Its tables are made by the first call. */
 coll_crc32c_fn coll_crc32c_best(void);
 
-/* The levels: the table is there always, the other NULL where the processor has no instruction for it. */
+/* The levels: the table is there always, the others are NULL where the processor has no instruction for them. */
 coll_crc32c_fn coll_crc32c_table(void);
 coll_crc32c_fn coll_crc32c_hardware(void);
+coll_crc32c_fn coll_crc32c_wide(void);
 
 #endif

@@ -17,6 +17,11 @@ struct coll_crc32c_shift {
 
 extern struct coll_crc32c_shift coll_crc32c_long, coll_crc32c_short;
 
+/* What carries 16 bytes over 256, 64 and 16: their first and second 8 by x^(bits + 32) and x^(bits - 32), bits
+ * reversed. */
+extern uint64_t coll_crc32c_fold[3][2];
+
 uint32_t coll_crc32c_instruction(uint32_t crc, const void *bytes, size_t len_bytes);
+uint32_t coll_crc32c_vectors(uint32_t crc, const void *bytes, size_t len_bytes);
 
 #endif

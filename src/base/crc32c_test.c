@@ -24,7 +24,10 @@ static uint32_t oracle(uint32_t crc, const unsigned char *p, size_t len_bytes)
 static const struct level {
 	const char *name;
 	coll_crc32c_fn (*get)(void);
-} levels[] = {{"table", coll_crc32c_table}, {"hardware", coll_crc32c_hardware}, {"best", coll_crc32c_best}};
+} levels[] = {{"table", coll_crc32c_table},
+              {"hardware", coll_crc32c_hardware},
+              {"wide", coll_crc32c_wide},
+              {"best", coll_crc32c_best}};
 
 enum { LEVELS = sizeof(levels) / sizeof(levels[0]), BYTES = 256 * 1024 + 777 };
 
@@ -75,6 +78,8 @@ TEST(crc32c, every_level_agrees_with_one_bit_at_a_time)
 
 		for (size_t n = 0; n < 100; n++)
 			compare(&levels[i], before, p + n % 8, n, n / 3);
+		for (size_t n = 504; n < 520; n++)
+			compare(&levels[i], before, p + n % 8, n, n / 2);
 		for (size_t n = 760; n < 776; n++)
 			compare(&levels[i], before, p + n % 8, n, n / 2);
 		for (int k = 0; k < 30; k++) {

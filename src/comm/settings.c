@@ -160,6 +160,8 @@ coll_status coll_settings_check(const struct coll_settings *s, struct coll_error
 	if (st == COLL_OK)
 		st = check_word("COLL_SHM_COPY", s->shm_copy, "auto cached streamed cma", err);
 	if (st == COLL_OK)
+		st = check_word("COLL_CHECK", s->check, "links all none", err);
+	if (st == COLL_OK)
 		st = check_word("COLL_TCP_SOCKETS", s->tcp_sockets, "auto 1 2 3 4 5 6 7 8", err);
 	if (st == COLL_OK)
 		st = check_link_rates(s->link_rates, err);

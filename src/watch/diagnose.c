@@ -161,9 +161,9 @@ static coll_status inquire_broken(struct coll_comm *comm, const struct coll_wait
 	return coll_wait_fail_by(comm, w, p, &e);
 }
 
-/* This rank lacks something. What says so of a link is a note, which is on its way. */
+/* This rank lacks something, or has received what is damaged. What says so of a link is a note, which is on its way. */
 static coll_status inquire_lack(struct coll_comm *comm, const struct coll_wait *w, struct coll_wait_timer *p,
-                                uint64_t now, const char *cause)
+                                uint64_t now, int culprit, const char *cause)
 {
 	coll_status st;
 
@@ -172,7 +172,7 @@ static coll_status inquire_lack(struct coll_comm *comm, const struct coll_wait *
 		if (st != COLL_OK || !coll_uptime_reaches(&p->fault_age, now, COLL_DELAY_NS(CAUSE)))
 			return st;
 	}
-	return coll_wait_fail(comm, w, p, p->fault, comm->rank, cause);
+	return coll_wait_fail(comm, w, p, p->fault, culprit, cause);
 }
 
 coll_status coll_comm_inquire(struct coll_comm *comm, const struct coll_wait *w, struct coll_wait_timer *p,
@@ -202,7 +202,8 @@ coll_status coll_comm_inquire(struct coll_comm *comm, const struct coll_wait *w,
 	case COLL_ERR_ABORTED: return inquire_broken(comm, w, p, &where, now, text);
 	case COLL_ERR_MISMATCH: return inquire_mismatch(comm, w, p, &where, now);
 	case COLL_ERR_MEMORY:
-	case COLL_ERR_SYSTEM: return inquire_lack(comm, w, p, now, text);
+	case COLL_ERR_SYSTEM: return inquire_lack(comm, w, p, now, comm->rank, text);
+	case COLL_ERR_CORRUPT: return inquire_lack(comm, w, p, now, where.peer, text);
 	default: return coll_wait_fail(comm, w, p, p->fault, where.peer, text);
 	}
 }

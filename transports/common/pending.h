@@ -72,4 +72,9 @@ static inline bool coll_same_process(const struct coll_process_id *a, const stru
 	return a->word[0] == b->word[0] && a->word[1] == b->word[1];
 }
 
+static inline bool coll_process_lower(const struct coll_process_id *a, const struct coll_process_id *b)
+{
+	return a->word[0] != b->word[0] ? a->word[0] < b->word[0] : a->word[1] < b->word[1];
+}
+
 #endif

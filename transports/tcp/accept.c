@@ -19,6 +19,7 @@
 #include "base/log.h"
 #include "base/proof.h"
 #include "tcp.h"
+#include "transports/tcp/check.h"
 #include "transports/tcp/connect.h"
 #include "transports/tcp/handshake.h"
 #include "transports/tcp/kept.h"
@@ -63,11 +64,6 @@ static struct tcp_handshake *free_place(struct tcp_inst *in)
 	return NULL;
 }
 
-static bool lower(const struct coll_process_id *a, const struct coll_process_id *b)
-{
-	return a->word[0] != b->word[0] ? a->word[0] < b->word[0] : a->word[1] < b->word[1];
-}
-
 /* The rail that goes on over a new socket, locked; NULL: it is not here, or this end knows a later socket. Of two
  * connections made at the same time that of the lower id stays. */
 static struct tcp_link *welcome_back(struct tcp_inst *in, const struct coll_tcp_hello *h, unsigned rail)
@@ -82,7 +78,7 @@ static struct tcp_link *welcome_back(struct tcp_inst *in, const struct coll_tcp_
 	if (l->state == LINK_UP && l->several && l->line == h->line && h->made >= l->made)
 		coll_tcp_kept_strand(l, "the peer no longer reaches this host");
 	if (l->state == LINK_CONNECTING && l->again && l->line == h->line &&
-	    (l->attempt.fd < 0 || lower(&h->from, &in->env.self))) {
+	    (l->attempt.fd < 0 || coll_process_lower(&h->from, &in->env.self))) {
 		coll_tcp_hang_up(&l->attempt);
 		return l;
 	}
@@ -113,7 +109,7 @@ static struct tcp_link *welcome(struct tcp_inst *in, const struct coll_tcp_hello
 		if (l->again && !l->heard)
 			l->line = 0;
 		if (l->state == LINK_CONNECTING && l->again == (l->line == 0 && l->made > 0) &&
-		    (l->attempt.fd < 0 || lower(peer, &in->env.self))) {
+		    (l->attempt.fd < 0 || coll_process_lower(peer, &in->env.self))) {
 			coll_tcp_hang_up(&l->attempt);
 			return l;
 		}
@@ -156,6 +152,7 @@ static void admit(struct tcp_inst *in, struct tcp_handshake *h)
 		epoll_ctl(in->service.epoll_fd, EPOLL_CTL_DEL, fd, NULL);
 		h->fd = -1;
 		coll_tcp_hang_up(h);
+		l->check = coll_tcp_check_between(in, &h->in);
 		coll_tcp_link_up(l, fd, key, same_machine);
 	}
 	in->pending_count--;

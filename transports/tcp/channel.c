@@ -43,7 +43,7 @@ static coll_status nothing(const struct tcp_channel *ch)
 	return status == COLL_OK ? COLL_AGAIN : (coll_status)status;
 }
 
-/* A slot has room for the head in front of it. */
+/* A slot has room for the head in front of it and for a check behind. */
 static char *slot_at(const struct tcp_channel *ch, uint32_t slot)
 {
 	return ch->memory + slot * ch->stride + TCP_HEADROOM;
@@ -105,7 +105,7 @@ static bool make_slots(struct tcp_channel *ch)
 	/* Pages of slots that are never used are never touched. */
 	if (ch->slot_bytes > SIZE_MAX / 4 / ch->slots || ch->spare == NULL)
 		return false;
-	ch->stride = (TCP_HEADROOM + ch->slot_bytes + 63) & ~(size_t)63;
+	ch->stride = (TCP_HEADROOM + ch->slot_bytes + TCP_TRAILER_BYTES + 63) & ~(size_t)63;
 	ch->memory = aligned_alloc(64, ch->stride * ch->slots);
 	for (uint32_t i = 0; i < ch->slots; i++)
 		ch->spare[i] = ch->slots - 1 - i;
@@ -237,7 +237,7 @@ static void keep_loaned(struct tcp_sender *s)
 	struct tcp_link *l = s->base.link;
 
 	for (uint32_t i = 0; i < l->queue_count; i++) {
-		struct tcp_entry *e = &l->queue[(l->queue_first + i) & (l->queue_cap - 1)];
+		struct tcp_entry *e = tcp_queue_at(l, i);
 
 		if (e->sender != s || !e->loaned)
 			continue;
@@ -514,7 +514,8 @@ static void redirect(struct tcp_receiver *r)
 	const struct coll_taker *taker = r->into.taker;
 	const char *slot = slot_at(&r->base, l->into_slot);
 	const size_t have = (size_t)(l->into_ptr - slot);
-	const size_t whole = taker != NULL ? have / TCP_PIECE_BYTES * TCP_PIECE_BYTES : 0;
+	const size_t good = have < l->good ? have : l->good;
+	const size_t whole = taker != NULL ? good / TCP_PIECE_BYTES * TCP_PIECE_BYTES : 0;
 
 	if (whole > 0)
 		taker->take(taker->arg, slot, 0, whole);

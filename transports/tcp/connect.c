@@ -21,6 +21,7 @@
 #include "tcp.h"
 #include "transports/common/rails.h"
 #include "transports/tcp/address.h"
+#include "transports/tcp/check.h"
 #include "transports/tcp/handshake.h"
 #include "transports/tcp/link.h"
 
@@ -222,6 +223,7 @@ static void judged(struct tcp_link *l)
 	pthread_mutex_lock(&in->links.lock);
 	pthread_mutex_lock(&l->base.lock);
 	l->made = h->in.made;
+	l->check = coll_tcp_check_between(in, &h->in);
 	if (l->state == LINK_CONNECTING)
 		coll_tcp_link_up(l, fd, coll_tcp_hello_key(in->env.job_key, h->nonce, h->peer.nonce),
 		                 h->peer.host == in->address.machine);

@@ -41,6 +41,7 @@ void coll_tcp_hello_make(struct coll_tcp_hello *m, const struct tcp_inst *in, en
 	        .to = *to,
 	        .nonce = {nonce[0], nonce[1]},
 	        .host = in->address.machine,
+	        .place = in->place,
 	};
 	coll_tcp_hello_seal(m, in->env.job_key, other);
 }

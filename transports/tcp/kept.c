@@ -91,7 +91,7 @@ bool coll_tcp_kept_copy(struct tcp_sender *s)
 		s->loaned_done++;
 	}
 	for (uint32_t i = 0, n = s->kept_count - s->queued; i < l->queue_count; i++) {
-		struct tcp_entry *e = &l->queue[(l->queue_first + i) & (l->queue_cap - 1)];
+		struct tcp_entry *e = tcp_queue_at(l, i);
 
 		if (e->sender == s)
 			e->payload = kept_at(s, n++)->payload;
@@ -115,19 +115,20 @@ static void forget_half(struct tcp_link *l)
 	l->into = NULL;
 	l->into_ptr = NULL;
 	l->taking = l->large = false;
-	l->into_left = l->skip = l->wake_bytes = 0;
+	l->into_left = l->piece_left = l->skip = l->wake_bytes = 0;
+	l->trailer = false;
 	l->stage_begin = l->stage_end = 0;
 }
 
 static void forget_queue(struct tcp_link *l)
 {
 	for (; l->queue_count > 0; l->queue_count--, l->queue_first++) {
-		const struct tcp_entry *e = &l->queue[l->queue_first & (l->queue_cap - 1)];
+		const struct tcp_entry *e = tcp_queue_at(l, 0);
 
 		if (e->sender)
 			e->sender->queued--;
 	}
-	l->sent = 0;
+	l->sent = l->check_count = 0;
 	for (uint32_t i = 0; i < l->grants.cap; i++)
 		if (l->grants.at[i])
 			((struct tcp_grant *)l->grants.at[i])->held = true;
@@ -196,11 +197,13 @@ const char *coll_tcp_kept_state(struct tcp_link *l, const struct coll_tcp_head *
 		return "an impossible state of a channel";
 	g->credits = head->credits - missing;
 	g->held = false;
-	if (s && s->kept_count < missing)
+	/* What is not missing first: sending may end frames of the queue, and then none moves. */
+	if (s)
+		coll_tcp_kept_release(s);
+	s = g->sender;
+	if ((s ? s->kept_count : 0) < missing)
 		return "frames are missing that were given back";
 	for (uint32_t i = s ? s->kept_count - missing : 0; s && i < s->kept_count; i++)
 		send_entry(s, kept_at(s, i));
-	if (s)
-		coll_tcp_kept_release(s);
 	return NULL;
 }

@@ -266,6 +266,11 @@ coll_status coll_tcp_link_up(struct tcp_link *l, int fd, struct coll_tcp_key key
 	assert(l->state == LINK_CONNECTING);
 	l->fd = fd;
 	l->key = key;
+	l->number_out = coll_process_lower(&in->env.self, &l->base.peer) ? 0 : COLL_TCP_NUMBER_HIGH;
+	l->number_in = l->number_out ^ COLL_TCP_NUMBER_HIGH;
+	/* What was queued meanwhile goes first. */
+	for (uint32_t i = 0; i < l->queue_count; i++)
+		coll_tcp_tx_seal(l, &tcp_queue_at(l, i)->head);
 	if (l->line == 0)
 		l->line = coll_tcp_hello_line(&key);
 	l->again = l->stranded = false;
@@ -286,8 +291,6 @@ coll_status coll_tcp_link_up(struct tcp_link *l, int fd, struct coll_tcp_key key
 	in->remote_count += !l->near;
 	if (again)
 		coll_tcp_kept_resume(l);
-	for (uint32_t i = 0; i < l->queue_count; i++)
-		coll_tcp_tx_seal(l, &l->queue[(l->queue_first + i) & (l->queue_cap - 1)].head);
 	coll_tcp_tx_flush(l);
 	coll_tcp_wake(in);
 	return COLL_OK;
@@ -305,17 +308,18 @@ static void leave_connecting(struct tcp_link *l)
 static void fail_completions(struct tcp_link *l)
 {
 	while (l->queue_count > 0) {
-		struct tcp_entry *e = &l->queue[l->queue_first & (l->queue_cap - 1)];
+		struct tcp_entry *e = tcp_queue_at(l, 0);
 
 		l->queue_first++;
 		l->queue_count--;
 		coll_tcp_channel_sent(l, e);
 	}
-	l->sent = 0;
+	l->sent = l->check_count = 0;
 	l->into = NULL;
 	l->into_ptr = NULL;
 	l->taking = false;
-	l->into_left = l->skip = 0;
+	l->into_left = l->piece_left = l->skip = 0;
+	l->trailer = false;
 	for (struct tcp_sender *s = l->senders, *next; s != NULL; s = next) {
 		next = s->next;
 		if (s->kept != NULL)
@@ -428,7 +432,7 @@ void coll_tcp_link_free(struct tcp_link *l)
 		coll_fd_close(l->fd);
 	l->fd = -1;
 	for (uint32_t i = 0; i < l->queue_count; i++)
-		free(l->queue[(l->queue_first + i) & (l->queue_cap - 1)].owned);
+		free(tcp_queue_at(l, i)->owned);
 	free(l->queue);
 	free(l->stage);
 	free(l->bulk);

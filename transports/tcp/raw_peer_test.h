@@ -33,6 +33,8 @@ struct station {
 	const char *port_range;
 	const char *sockets;
 	const char *congestion;
+	const char *check;
+	const char *host;
 	_Atomic int downs;
 	coll_status why;
 	char cause[200];
@@ -42,6 +44,7 @@ struct raw_peer {
 	struct tcp_inst self; /* only what messages are made from */
 	int fd;
 	struct coll_tcp_key key;
+	uint64_t number; /* of the next head that it sends */
 };
 
 static inline const char *station_setting(void *ctx, const char *name)
@@ -61,6 +64,8 @@ static inline const char *station_setting(void *ctx, const char *name)
 		v = s->sockets;
 	if (strcmp(name, "COLL_TCP_CONGESTION") == 0)
 		v = s->congestion;
+	if (strcmp(name, "COLL_CHECK") == 0)
+		v = s->check;
 	return v ? v : "";
 }
 
@@ -86,7 +91,7 @@ static inline coll_status station_open(struct station *s, uint64_t id)
 	s->env = (struct coll_transport_env){.size = sizeof(s->env),
 	                                     .self = {{id, ~id}},
 	                                     .job_key = station_key,
-	                                     .host_id = "test",
+	                                     .host_id = s->host ? s->host : "test",
 	                                     .wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC),
 	                                     .ctx = s,
 	                                     .setting = station_setting,
@@ -182,6 +187,7 @@ static inline bool raw_connect_rail(struct raw_peer *p, struct station *s, uint6
 	memset(p, 0, sizeof(*p));
 	p->self.env.self = (struct coll_process_id){{id, ~id}};
 	p->self.env.job_key = s->env.job_key;
+	p->self.place = s->in->place;
 	p->fd = dial_port(station_port(s));
 	if (p->fd < 0)
 		return false;
@@ -193,6 +199,7 @@ static inline bool raw_connect_rail(struct raw_peer *p, struct station *s, uint6
 	raw_hello(p, s, COLL_TCP_PROOF, rail, nonce, challenge.nonce);
 	if (!raw_hear_hello(p, s, &m) || m.verdict != COLL_TCP_ACCEPT)
 		return false;
+	p->number = coll_process_lower(&p->self.env.self, &s->env.self) ? 0 : COLL_TCP_NUMBER_HIGH;
 	p->key = coll_tcp_hello_key(s->env.job_key, nonce, challenge.nonce);
 	return true;
 }
@@ -228,10 +235,10 @@ static inline void *raw_link(struct station *s, uint64_t id, uint16_t port)
 	return link;
 }
 
-static inline void raw_seal(const struct raw_peer *p, struct coll_tcp_head *h)
+static inline void raw_seal(struct raw_peer *p, struct coll_tcp_head *h)
 {
 	h->magic = COLL_TCP_HEAD_MAGIC;
-	h->check = coll_tcp_head_check(h, p->key.word[0]);
+	h->check = coll_tcp_head_check(h, &p->key, p->number++);
 }
 
 static inline void raw_send(struct raw_peer *p, struct station *s, const void *bytes, size_t len)

@@ -16,6 +16,7 @@
 #include "base/errno_text.h"
 #include "tcp.h"
 #include "transports/tcp/channel.h"
+#include "transports/tcp/check.h"
 #include "transports/tcp/grant.h"
 #include "transports/tcp/kept.h"
 #include "transports/tcp/link.h"
@@ -108,7 +109,7 @@ static const char *begin_data(struct tcp_link *l, const struct coll_tcp_head *he
 	r->allowed--;
 	l->into = r->draining ? NULL : r;
 	l->into_head = *head;
-	l->into_left = head->len_bytes;
+	coll_tcp_check_begin(l);
 	l->into_ptr = NULL;
 	l->taking = false;
 	l->large = head->len_bytes >= TCP_LARGE_BYTES;
@@ -139,7 +140,7 @@ static const char *take_head(struct tcp_link *l, const struct coll_tcp_head *hea
 
 	if (head->magic != COLL_TCP_HEAD_MAGIC || head->flags > (head->type == COLL_TCP_DATA ? COLL_TCP_ASKS : 0))
 		return "a frame does not begin where it should";
-	if (head->check != coll_tcp_head_check(head, l->key.word[0]))
+	if (head->check != coll_tcp_head_check(head, &l->key, l->number_in++))
 		return "a frame head fails its check";
 	if (l->bye_seen)
 		return "a frame after the goodbye";
@@ -155,14 +156,17 @@ static const char *take_head(struct tcp_link *l, const struct coll_tcp_head *hea
 void coll_tcp_rx_give(struct tcp_link *l)
 {
 	struct tcp_receiver *r = l->into;
-	size_t have, whole;
+	size_t have, good, whole;
 	char *begin;
 
 	if (!l->taking)
 		return;
 	begin = piece_begin(l, r);
 	have = (size_t)(l->into_ptr - begin);
-	whole = l->into_left == 0 ? have : have / TCP_PIECE_BYTES * TCP_PIECE_BYTES;
+	good = l->good > r->into.taken ? l->good - r->into.taken : 0;
+	if (good > have)
+		good = have;
+	whole = l->into_left == 0 ? good : good / TCP_PIECE_BYTES * TCP_PIECE_BYTES;
 	if (whole == 0)
 		return;
 	r->into.taker->take(r->into.taker->arg, begin, r->into.taken, whole);
@@ -176,34 +180,60 @@ void coll_tcp_rx_give(struct tcp_link *l)
 /* Give the payload under way what the stage has of it. */
 static void drain_stage(struct tcp_link *l)
 {
-	const uint32_t staged = l->stage_end - l->stage_begin, skip = staged < l->skip ? staged : l->skip;
+	const uint32_t staged = l->stage_end - l->stage_begin, n = staged < l->piece_left ? staged : l->piece_left;
+	const uint32_t skip = n < l->skip ? n : l->skip;
+	const char *bytes = l->stage + l->stage_begin;
 
 	l->skip -= skip;
-	l->stage_begin += skip;
-	l->into_left -= skip;
-
-	const uint32_t have = l->stage_end - l->stage_begin;
-	const uint32_t n = have < l->into_left ? have : l->into_left;
-
-	if (l->into_ptr != NULL) {
-		if (n > 0)
-			memcpy(l->into_ptr, l->stage + l->stage_begin, n);
-		l->into_ptr += n;
-	}
 	l->stage_begin += n;
-	l->into_left -= n;
+	coll_tcp_check_came(l, bytes, n);
+	if (l->into_ptr != NULL) {
+		if (n > skip)
+			memcpy(l->into_ptr, bytes + skip, n - skip);
+		l->into_ptr += n - skip;
+	}
 	coll_tcp_rx_give(l);
 }
 
-/* Frames out of the stage; number of heads. */
-static int parse(struct tcp_link *l)
+/* Whether the payload under way is here as a whole. */
+static bool payload_here(struct tcp_link *l)
+{
+	char wrong[128];
+
+	while (l->piece_left > 0 || l->trailer) {
+		drain_stage(l);
+		if (l->piece_left > 0)
+			return false;
+		if (!l->trailer)
+			break;
+		if (l->stage_end - l->stage_begin < TCP_TRAILER_BYTES)
+			return false;
+		l->stage_begin += TCP_TRAILER_BYTES;
+		if (!coll_tcp_check_end(l, l->stage + l->stage_begin - TCP_TRAILER_BYTES, wrong, sizeof(wrong))) {
+			corrupt(l, wrong);
+			return false;
+		}
+		coll_tcp_rx_give(l);
+	}
+	return true;
+}
+
+/* Frames out of the stage; number of heads. The payload of one may be under way. */
+static int parse(struct tcp_link *l, bool payload)
 {
 	int heads = 0;
 
-	while (l->state == LINK_UP && l->stage_end - l->stage_begin >= sizeof(struct coll_tcp_head)) {
+	while (l->state == LINK_UP) {
 		struct coll_tcp_head head;
 		const char *wrong;
 
+		if (payload) {
+			if (!payload_here(l))
+				break;
+			arrived(l);
+		}
+		if (l->stage_end - l->stage_begin < sizeof(head))
+			break;
 		memcpy(&head, l->stage + l->stage_begin, sizeof(head));
 		l->stage_begin += sizeof(head);
 		heads++;
@@ -212,12 +242,7 @@ static int parse(struct tcp_link *l)
 			corrupt(l, wrong);
 			break;
 		}
-		if (head.type != COLL_TCP_DATA)
-			continue;
-		drain_stage(l);
-		if (l->into_left > 0)
-			break;
-		arrived(l);
+		payload = head.type == COLL_TCP_DATA;
 	}
 	if (l->stage_begin == l->stage_end)
 		l->stage_begin = l->stage_end = 0;
@@ -228,58 +253,63 @@ static int parse(struct tcp_link *l)
 static int aim_read(struct tcp_link *l, struct iovec *iov, size_t *asked)
 {
 	const uint32_t have = l->stage_end - l->stage_begin;
-	uint32_t room;
+	uint32_t room, want = 0;
 	int n = 0;
 
-	if (l->skip > 0 || (l->into_left > 0 && l->into_ptr == NULL)) {
+	if (l->piece_left > 0 && (l->skip > 0 || l->into_ptr == NULL)) {
 		/* Discarding: through the stage, which is empty. */
-		room = l->skip > 0 ? l->skip : l->into_left;
+		room = l->skip > 0 && l->skip < l->piece_left ? l->skip : l->piece_left;
 		room = room < TCP_STAGE_BYTES ? room : TCP_STAGE_BYTES;
 		iov[n++] = (struct iovec){l->stage, room};
 		*asked = room;
 		return n;
 	}
-	if (l->taking && l->into_left > piece_begin(l, l->into) + TCP_BULK_BYTES - l->into_ptr) {
+	if (l->taking && l->piece_left > piece_begin(l, l->into) + TCP_BULK_BYTES - l->into_ptr) {
 		*asked = (size_t)(piece_begin(l, l->into) + TCP_BULK_BYTES - l->into_ptr);
 		iov[n++] = (struct iovec){l->into_ptr, *asked};
 		return n;
 	}
-	if (l->into_left > 0)
-		iov[n++] = (struct iovec){l->into_ptr, l->into_left};
+	if (l->piece_left > 0)
+		iov[n++] = (struct iovec){l->into_ptr, l->piece_left};
 	if (l->stage_begin > 0) {
 		memmove(l->stage, l->stage + l->stage_begin, have);
 		l->stage_begin = 0;
 		l->stage_end = have;
 	}
-	/* Among large frames only the head is wanted: what is staged is copied twice. */
-	room = l->large && have < sizeof(struct coll_tcp_head) ? (uint32_t)sizeof(struct coll_tcp_head) - have
-	                                                       : TCP_STAGE_BYTES - have;
+	/* Among large frames only the check and the head are wanted: what is staged is copied twice. */
+	if (l->check && (l->piece_left > 0 || l->trailer))
+		want += TCP_TRAILER_BYTES;
+	if (l->into_left == l->piece_left)
+		want += sizeof(struct coll_tcp_head);
+	room = (l->large && have < want ? want : TCP_STAGE_BYTES) - have;
 	iov[n++] = (struct iovec){l->stage + have, room};
-	*asked = l->into_left + room;
+	*asked = l->piece_left + room;
 	return n;
 }
 
 /* n bytes have come. */
 static int took(struct tcp_link *l, size_t n)
 {
+	const bool payload = l->piece_left > 0 || l->trailer;
+
 	l->moved += n;
 	l->heard = true;
-	if (l->into_left > 0) {
-		const uint32_t direct = n < l->into_left ? (uint32_t)n : l->into_left;
+	if (l->piece_left > 0) {
+		const uint32_t direct = n < l->piece_left ? (uint32_t)n : l->piece_left;
+		const bool put = l->skip == 0 && l->into_ptr != NULL;
 
-		l->into_left -= direct;
-		if (l->skip > 0)
-			l->skip -= direct;
-		else if (l->into_ptr != NULL)
+		coll_tcp_check_came(l, put ? l->into_ptr : l->stage, direct);
+		if (put)
 			l->into_ptr += direct;
+		else if (l->skip > 0)
+			l->skip -= direct;
 		n -= direct;
 		coll_tcp_rx_give(l);
-		if (l->into_left > 0)
+		if (l->piece_left > 0)
 			return 0;
-		arrived(l);
 	}
 	l->stage_end += (uint32_t)n;
-	return 1 + parse(l);
+	return 1 + parse(l, payload);
 }
 
 /* Nothing more will come; e is 0 at an orderly end of the stream. */

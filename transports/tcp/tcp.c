@@ -28,6 +28,7 @@
 #include "transport/transport.h"
 #include "transports/tcp/address.h"
 #include "transports/tcp/channel.h"
+#include "transports/tcp/check.h"
 #include "transports/tcp/link.h"
 #include "transports/tcp/pairs.h"
 #include "transports/tcp/rails.h"
@@ -219,6 +220,7 @@ static coll_status tcp_open(const struct coll_transport_env *env, void **inst)
 	}
 	if (status == COLL_OK) {
 		read_settings(in);
+		coll_tcp_check_open(in);
 		status = open_listener(in, &ip6, &port);
 	}
 	if (status == COLL_OK)

@@ -21,6 +21,7 @@
 #include <stdint.h>
 #include <sys/socket.h>
 
+#include "base/crc32c.h"
 #include "transport/transport.h"
 #include "transports/common/id_table.h"
 #include "transports/common/link_table.h"
@@ -43,9 +44,12 @@ enum {
 	TCP_SLOT_BYTES = 1024 * 1024,   /* longer frames, fewer turns between sending and receiving; see tcp.md */
 	TCP_BULK_BYTES = 512 * 1024,    /* what is handed to a taker is read through this */
 	TCP_PIECE_BYTES = 64,           /* and handed on in multiples of this */
-	TCP_HEADROOM = 64,              /* before each slot: head and payload go out as one piece */
-	TCP_UNHEARD_MAX = 1024,         /* so many reads without a sleeper: take the socket out of the data epoll */
-	TCP_DIRECT_LINKS = 2,           /* up to so many links are read without asking epoll */
+	TCP_CHECK_BYTES = 256 * 1024,   /* pieces of a payload that have a check of their own: see check.c */
+	TCP_CHECK_PIECES = 16,          /* of which so many are computed before they are sent */
+	TCP_TRAILER_BYTES = 4,
+	TCP_HEADROOM = 64,      /* before each slot: head and payload go out as one piece */
+	TCP_UNHEARD_MAX = 1024, /* so many reads without a sleeper: take the socket out of the data epoll */
+	TCP_DIRECT_LINKS = 2,   /* up to so many links are read without asking epoll */
 	TCP_EVENTS = 32,
 	TCP_INTERFACE_NAME = 16,
 	TCP_WHERE_TEXT = 112,  /* a name, two IPv6 addresses */
@@ -211,17 +215,21 @@ struct tcp_link {
 
 	int fd;
 	struct coll_tcp_key key;
-	bool watched;     /* in the data epoll: see coll_tcp_link_watch */
-	bool deaf;        /* not in the service thread's: see coll_tcp_link_unwatch */
-	bool want_out;    /* EPOLLOUT is asked for there */
-	unsigned unheard; /* looks at the socket since then, nobody asleep */
+	uint64_t number_out, number_in; /* of the next head */
+	coll_crc32c_fn check;           /* of payloads; NULL: none */
+	bool watched;                   /* in the data epoll: see coll_tcp_link_watch */
+	bool deaf;                      /* not in the service thread's: see coll_tcp_link_unwatch */
+	bool want_out;                  /* EPOLLOUT is asked for there */
+	unsigned unheard;               /* looks at the socket since then, nobody asleep */
 
 	/* out */
 	struct tcp_entry *queue; /* ring, power of two */
 	uint32_t queue_cap, queue_first, queue_count;
-	uint32_t queue_need; /* entries that channels can fill */
-	size_t sent;         /* bytes of the first entry already taken */
-	bool shut;           /* our end of the stream is announced */
+	uint32_t queue_need;                  /* entries that channels can fill */
+	size_t sent;                          /* bytes of the first entry already taken */
+	bool shut;                            /* our end of the stream is announced */
+	uint32_t check_out[TCP_CHECK_PIECES]; /* of the first pieces that are not sent as a whole */
+	uint32_t check_count;
 	int out_errno;
 	struct tcp_sender *senders;
 	struct coll_id_table grants; /* struct tcp_grant, by the peer's id */
@@ -236,6 +244,10 @@ struct tcp_link {
 	struct coll_tcp_head into_head;
 	uint32_t into_slot; /* UINT32_MAX: user memory */
 	uint32_t into_left;
+	uint32_t piece_left; /* of these, before the next check; without one all of them */
+	bool trailer;        /* the check of the piece comes next */
+	uint32_t check_in;   /* of the piece, as far as it has come */
+	uint32_t good;       /* bytes of the payload that have passed */
 	uint32_t skip;       /* of these, what its taker has had before */
 	uint32_t wake_bytes; /* as set in the socket: no more than into_left, or 1 */
 	bool large;
@@ -282,6 +294,8 @@ struct tcp_inst {
 	uint64_t unreachable_ns; /* for so long a host may be out of reach */
 	unsigned sockets;        /* of a link; 0: by the interfaces */
 	int buffer_bytes;        /* 0: the kernel's own */
+	enum { TCP_CHECK_NONE, TCP_CHECK_LINKS, TCP_CHECK_ALL } check;
+	uint32_t place; /* equal where payloads need no check, unless all do */
 	_Atomic bool closed;
 
 	int listen_fd;
@@ -325,6 +339,11 @@ static inline uint64_t tcp_tag(unsigned kind, uint32_t generation, uint32_t inde
 static inline uint64_t tcp_link_tag(const struct tcp_link *l)
 {
 	return tcp_tag(TAG_LINK, atomic_load_explicit(&l->generation, memory_order_relaxed), l->base.slot);
+}
+
+static inline struct tcp_entry *tcp_queue_at(const struct tcp_link *l, uint32_t i)
+{
+	return &l->queue[(l->queue_first + i) & (l->queue_cap - 1)];
 }
 
 #define tcp_log(in, level, ...) ((in)->env.log((in)->env.ctx, (level), __VA_ARGS__))

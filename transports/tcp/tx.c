@@ -16,6 +16,7 @@
 
 #include "tcp.h"
 #include "transports/tcp/channel.h"
+#include "transports/tcp/check.h"
 #include "transports/tcp/grant.h"
 #include "transports/tcp/link.h"
 
@@ -34,7 +35,7 @@ static bool grow(struct tcp_link *l, uint32_t entries)
 	if (queue == NULL)
 		return false;
 	for (uint32_t i = 0; i < l->queue_count; i++)
-		queue[i] = l->queue[(l->queue_first + i) & (l->queue_cap - 1)];
+		queue[i] = *tcp_queue_at(l, i);
 	free(l->queue);
 	l->queue = queue;
 	l->queue_cap = cap;
@@ -59,7 +60,7 @@ void coll_tcp_tx_release(struct tcp_link *l, uint32_t entries)
 void coll_tcp_tx_seal(struct tcp_link *l, struct coll_tcp_head *head)
 {
 	head->magic = COLL_TCP_HEAD_MAGIC;
-	head->check = coll_tcp_head_check(head, l->key.word[0]);
+	head->check = coll_tcp_head_check(head, &l->key, l->number_out++);
 }
 
 static void piggyback(struct tcp_link *l, struct coll_tcp_head *head)
@@ -91,6 +92,11 @@ static size_t to_kernel(struct tcp_link *l, struct iovec *iov, int pieces)
 	return (size_t)n;
 }
 
+static size_t whole(const struct tcp_link *l, const struct tcp_entry *e)
+{
+	return sizeof(e->head) + coll_tcp_check_body(l, e->len_bytes);
+}
+
 static int gather(const struct tcp_entry *e, size_t skip, struct iovec *iov)
 {
 	int n = 0;
@@ -103,8 +109,8 @@ static int gather(const struct tcp_entry *e, size_t skip, struct iovec *iov)
 	return n;
 }
 
-/* A slot has room for its head in front: one piece is cheaper for the kernel than two. */
-static bool in_one_piece(const struct tcp_entry *e, struct iovec *iov)
+/* A slot has room for its head in front and a check behind: one piece is cheaper for the kernel than two. */
+static bool in_one_piece(struct tcp_link *l, const struct tcp_entry *e, struct iovec *iov)
 {
 	char *at;
 
@@ -112,8 +118,16 @@ static bool in_one_piece(const struct tcp_entry *e, struct iovec *iov)
 		return false;
 	at = (char *)(uintptr_t)e->payload - sizeof(e->head);
 	memcpy(at, &e->head, sizeof(e->head));
-	*iov = (struct iovec){at, sizeof(e->head) + e->len_bytes};
+	if (l->check && e->len_bytes > 0)
+		coll_tcp_check_slot(l, e);
+	*iov = (struct iovec){at, whole(l, e)};
 	return true;
+}
+
+/* What is computed on the way is kept in the queue. */
+static bool through_queue(const struct tcp_link *l, const struct tcp_entry *e)
+{
+	return l->check && e->len_bytes > 0 && (e->slot == UINT32_MAX || e->len_bytes > TCP_CHECK_BYTES);
 }
 
 static bool push(struct tcp_link *l, const struct tcp_entry *e)
@@ -125,6 +139,55 @@ static bool push(struct tcp_link *l, const struct tcp_entry *e)
 	return true;
 }
 
+static bool retire(struct tcp_link *l, size_t n)
+{
+	const bool moved = n > 0;
+
+	if (l->check)
+		coll_tcp_check_sent(l, n);
+	l->sent += n;
+	while (l->queue_count > 0) {
+		struct tcp_entry *e = tcp_queue_at(l, 0);
+		const size_t bytes = whole(l, e);
+
+		if (l->sent < bytes)
+			break;
+		l->sent -= bytes;
+		l->queue_first++;
+		l->queue_count--;
+		coll_tcp_channel_sent(l, e);
+	}
+	return moved;
+}
+
+static bool flush_some(struct tcp_link *l, bool *all)
+{
+	const uint32_t entries = l->queue_count < TX_BATCH ? l->queue_count : TX_BATCH;
+	struct iovec iov[TX_BATCH + 2 * TCP_CHECK_PIECES];
+	size_t asked = 0, n;
+	int pieces = 0;
+
+	if (l->check)
+		pieces = coll_tcp_check_gather(l, entries, iov, &asked);
+	for (uint32_t i = 0; i < entries && !l->check; i++)
+		pieces += gather(tcp_queue_at(l, i), i == 0 ? l->sent : 0, iov + pieces);
+	for (int i = 0; i < pieces && !l->check; i++)
+		asked += iov[i].iov_len;
+	n = to_kernel(l, iov, pieces);
+	*all = n == asked;
+	return retire(l, n);
+}
+
+static bool flush(struct tcp_link *l)
+{
+	bool moved = false;
+	bool all = true;
+
+	while (l->queue_count > 0 && all && l->state == LINK_UP)
+		moved |= flush_some(l, &all);
+	return moved;
+}
+
 void coll_tcp_tx(struct tcp_link *l, const struct tcp_entry *entry, bool *gone)
 {
 	struct tcp_entry e = *entry;
@@ -134,12 +197,13 @@ void coll_tcp_tx(struct tcp_link *l, const struct tcp_entry *entry, bool *gone)
 	if (e.head.type == COLL_TCP_DATA)
 		piggyback(l, &e.head);
 	coll_tcp_tx_seal(l, &e.head);
-	if (l->queue_count == 0 && l->state == LINK_UP) {
+	if (l->queue_count == 0 && l->state == LINK_UP && !through_queue(l, &e)) {
 		struct iovec iov[2];
-		const int pieces = in_one_piece(&e, iov) ? 1 : gather(&e, 0, iov);
+		const int pieces = in_one_piece(l, &e, iov) ? 1 : gather(&e, 0, iov);
 
 		n = to_kernel(l, iov, pieces);
-		if (n == sizeof(e.head) + e.len_bytes) {
+		if (n == whole(l, &e)) {
+			l->check_count = 0;
 			*gone = true;
 			return;
 		}
@@ -151,7 +215,9 @@ void coll_tcp_tx(struct tcp_link *l, const struct tcp_entry *entry, bool *gone)
 	}
 	if (l->queue_count == 1)
 		l->sent = n;
-	if (l->state == LINK_UP)
+	if (l->queue_count == 1 && l->state == LINK_UP && through_queue(l, &e))
+		flush(l);
+	if (l->state == LINK_UP && l->queue_count > 0)
 		coll_reactor_soon(&l->inst->service);
 }
 
@@ -168,41 +234,6 @@ void coll_tcp_tx_control(struct tcp_link *l, struct coll_tcp_head *head)
 	coll_tcp_tx(l, &e, &gone);
 }
 
-static bool retire(struct tcp_link *l, size_t n)
-{
-	const bool moved = n > 0;
-
-	l->sent += n;
-	while (l->queue_count > 0) {
-		struct tcp_entry *e = &l->queue[l->queue_first & (l->queue_cap - 1)];
-		const size_t whole = sizeof(e->head) + e->len_bytes;
-
-		if (l->sent < whole)
-			break;
-		l->sent -= whole;
-		l->queue_first++;
-		l->queue_count--;
-		coll_tcp_channel_sent(l, e);
-	}
-	return moved;
-}
-
-static bool flush_some(struct tcp_link *l, bool *all)
-{
-	struct iovec iov[2 * TX_BATCH];
-	size_t asked = 0, n;
-	int pieces = 0;
-
-	for (uint32_t i = 0; i < l->queue_count && i < TX_BATCH; i++)
-		pieces += gather(&l->queue[(l->queue_first + i) & (l->queue_cap - 1)], i == 0 ? l->sent : 0,
-		                 iov + pieces);
-	for (int i = 0; i < pieces; i++)
-		asked += iov[i].iov_len;
-	n = to_kernel(l, iov, pieces);
-	*all = n == asked;
-	return retire(l, n);
-}
-
 void coll_tcp_tx_want(struct tcp_link *l, bool want)
 {
 	struct epoll_event e = {.events = EPOLLIN | (want ? EPOLLOUT : 0u), .data.u64 = tcp_link_tag(l)};
@@ -213,11 +244,8 @@ void coll_tcp_tx_want(struct tcp_link *l, bool want)
 
 bool coll_tcp_tx_flush(struct tcp_link *l)
 {
-	bool moved = false;
-	bool all = true;
+	const bool moved = flush(l);
 
-	while (l->queue_count > 0 && all && l->state == LINK_UP)
-		moved |= flush_some(l, &all);
 	if (l->queue_count == 0 && l->want_out && l->state == LINK_UP)
 		coll_tcp_tx_want(l, false);
 	if (l->queue_count == 0 && l->base.lingering && l->state == LINK_UP && !l->shut) {

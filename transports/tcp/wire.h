@@ -4,7 +4,8 @@
  * by the magic number. The layout is explained in docs/design/tcp.md.
  *
  * First the handshake (HELLO, CHALLENGE, PROOF, VERDICT, one struct
- * coll_tcp_hello each), then frames: a head, and for DATA its payload.
+ * coll_tcp_hello each), then frames: a head, and for DATA its payload. On links
+ * that check payloads a CRC-32C follows each 256 KiB of it, and the last bytes (check.c).
  */
 #ifndef COLL_TRANSPORTS_TCP_WIRE_H
 #define COLL_TRANSPORTS_TCP_WIRE_H
@@ -15,11 +16,12 @@
 #include <string.h>
 
 #include "base/proof.h"
+#include "base/siphash.h"
 #include "transport/transport.h"
 
 enum {
 	COLL_TCP_MAGIC = 0x31636f6c, /* "loc1" */
-	COLL_TCP_VERSION = 5,
+	COLL_TCP_VERSION = 6,
 	COLL_TCP_HEAD_MAGIC = 0xc011,
 	COLL_TCP_NO_CHANNEL = 0xffffffff,
 	COLL_TCP_SEVERAL = 0x80, /* in the verdict of HELLO and PROOF: the rail is one of several */
@@ -41,7 +43,8 @@ struct coll_tcp_hello {
 	uint64_t host; /* equal on processes of one machine */
 	/* Of a rail that had sockets before: what names it, and how many it has had; else 0. */
 	uint64_t line;
-	uint32_t made, zero;
+	uint32_t made;
+	uint32_t place;          /* a hash of the host: payloads between two places have checks */
 	struct coll_proof proof; /* over all the above and the other side's nonce */
 };
 static_assert(sizeof(struct coll_tcp_hello) == 96, "handshake layout");
@@ -82,19 +85,27 @@ struct coll_tcp_key {
 	uint64_t word[2];
 };
 
-/* Check value over a head, seeded by the link: it catches a stream out of step
- * or damaged, not an adversary. */
-static inline uint32_t coll_tcp_head_check(const struct coll_tcp_head *head, uint64_t seed)
-{
-	uint64_t word[5] = {0};
-	uint64_t h = seed;
+/*
+ * Check value over a head: 32 bits of SipHash-2-4 over it and its running number, under the key of the connection. A
+ * forged head is accepted once in 2^32 tries, and the first that is not ends the link. Numbers of the process of higher
+ * id begin at COLL_TCP_NUMBER_HIGH, so that nothing passes in the other direction, or twice.
+ */
+#define COLL_TCP_NUMBER_HIGH ((uint64_t)1 << 63)
 
-	memcpy(word, head, offsetof(struct coll_tcp_head, check));
-	for (int i = 0; i < 5; i++) {
-		h = (h ^ word[i]) * 0x9fb21c651e98df25u;
-		h ^= h >> 32;
-	}
-	return (uint32_t)h;
+static inline uint32_t coll_tcp_head_check(const struct coll_tcp_head *head, const struct coll_tcp_key *key,
+                                           uint64_t number)
+{
+	const uint64_t len_bytes = offsetof(struct coll_tcp_head, check) + sizeof(number);
+	struct coll_siphash s = coll_siphash_begin(key->word);
+	uint64_t word[4];
+
+	memcpy(word, head, sizeof(word));
+	for (int i = 0; i < 4; i++)
+		coll_siphash_word(&s, word[i]);
+	coll_siphash_word(&s, head->index | number << 32);
+	coll_siphash_word(&s, number >> 32 | len_bytes << 56);
+	s.v2 ^= 0xff;
+	return (uint32_t)coll_siphash_end(&s);
 }
 
 #endif
