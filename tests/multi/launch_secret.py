@@ -5,11 +5,12 @@ two network namespaces; and a secret is not in what the system shows of the proc
 usage: launch_secret.py BUILD-DIRECTORY"""
 import os
 import re
+import signal
 import subprocess
 import sys
 import tempfile
 
-from job import Job, Report
+from job import Job, Report, until
 from wires import wires_or_none
 
 BUILD = sys.argv[1]
@@ -96,7 +97,7 @@ def by_sources(report, wires, where):
         report.case(f"{name}, COLL_INSECURE=1", Case(wires, {**launch, "COLL_INSECURE": "1"}).works("none, as COLL_INSECURE allows", 1))
         report.case(f"{name}, a file of the user", Case(wires, {**launch, "XDG_CONFIG_HOME": where}).works("~/.config/coll/key"))
     report.case("COLL_KEY_FILE", Case(wires, {**HAND, "COLL_KEY_FILE": path}).works("COLL_KEY_FILE"))
-    report.case("COLL_JOB_KEY", Case(wires, {**HAND, "COLL_JOB_KEY": DIGITS}).works("COLL_JOB_KEY"))
+    report.case("COLL_JOB_KEY", Case(wires, {**HAND, "COLL_JOB_KEY": DIGITS, "COLL_DEBUG": "debug"}).works("COLL_JOB_KEY"))
     fds = [os.open(path, os.O_RDONLY) for _ in range(2)]
     report.case("COLL_KEY_FD", Case(wires, HAND, [{"COLL_KEY_FD": str(fd)} for fd in fds], pass_fds=[[fd] for fd in fds]).works("COLL_KEY_FD"))
     report.case("one rank has no secret", Case(wires, {**HAND, "COLL_CREATE_TIMEOUT_MS": "1000"}, [{"COLL_KEY_FILE": path}, {}]).refused([1]))
@@ -124,22 +125,31 @@ def by_python(report, wires, where):
     report.case("Python: the key is not in os.environ", [] if c.status == [0, 0] else [c.all[:1500]])
 
 
+def has_key(text):
+    return any(part in text for part in (DIGITS[:16].encode(), DIGITS[16:].encode(), bytes.fromhex(DIGITS)[:8], bytes.fromhex(DIGITS)[7::-1]))
+
+
 def leaks(pid):
     """Where the system shows a secret, or a part of the one that is known."""
     found = []
     for name in ("environ", "cmdline"):
         with open(f"/proc/{pid}/{name}", "rb") as f:
             text = f.read()
-        if re.search(rb"COLL_JOB_KEY=\w", text) or any(part in text for part in (DIGITS[:16].encode(), DIGITS[16:].encode(), bytes.fromhex(DIGITS)[:8])):
+        if re.search(rb"COLL_JOB_KEY=\w", text) or has_key(text):
             found.append(f"/proc/{pid}/{name}: {text[:300]!r}")
     return found
 
 
 def shown(report):
     for by_hand in (True, False):
-        job = Job(BUILD, "shm", 2, 64, by_hand=by_hand, **({"COLL_JOB_KEY": DIGITS} if by_hand else {}))
+        where = tempfile.TemporaryDirectory()
+        job = Job(BUILD, "shm", 2, 64, by_hand=by_hand, COLL_DUMP_FILE=where.name + "/dump.%r", **({"COLL_JOB_KEY": DIGITS} if by_hand else {}))
         faults = [] if job.running(60) else [f"it does not run: {job.out} {job.err}"]
-        pids = job.processes()
+        pids, dump = job.processes(), where.name + "/dump.0"
+        os.kill(job.pids[0], signal.SIGUSR1)
+        faults += [] if until(lambda: os.path.exists(dump) and os.path.getsize(dump) > 0, 20) else ["there is no dump"]
+        with open(dump, "rb") as f:
+            faults += ["the dump has the key"] if has_key(f.read()) else []
         faults += [f for pid in pids for f in leaks(pid)] + ([] if len(pids) >= (2 if by_hand else 4) else [f"{pids} alone"])
         job.stop()
         faults += [] if set(job.wait(60)) == {0} else [f"it does not end: {job.err}"]
