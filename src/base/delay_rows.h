@@ -91,6 +91,7 @@ ROW(TAG_WAKE, 100, PACE, "between wake requests to a rank that has no channel fo
 ROW(WAIT_GOES_ON, 1000, TIMEOUT, "since the last wait for a receive: the next one goes on with its deadlines")
 ROW(FAILURE_FLUSH, 100, RETURN, "the first rank that reports a failure, or aborts: for its note to leave")
 ROW(DESTROY, 3000, RETURN, "for the slowest rank to enter destroy")
+ROW(DESTROY_PARTED, 1000, RETURN, "the same behind a lost communicator, or while a host is out of reach")
 ROW(DESTROY_STAY, 20, RETURN, "of it in destroy itself, if other communicators of the job are alive")
 ROW(DESTROY_LOOK, 5, PACE, "between looks meanwhile")
 ROW(NAP_SHORT, 5, PACE, "longest sleep of a wait that was woken lately; a wake-up ends it")

@@ -76,10 +76,17 @@ struct coll_errno_text coll_errno_thread(int error)
 {
 	struct coll_errno_text t;
 
+	bool said;
+
 	if (error == EAGAIN && lacks_stack())
 		return coll_errno_text(ENOMEM);
 	t = coll_errno_text(error);
-	if (error == EAGAIN && !say_limit(&t, RLIMIT_NPROC, "RLIMIT_NPROC", 1, "-u"))
+	if (error != EAGAIN)
+		return t;
+	/* The stack is not all that it needs, and there may be more memory again: both limits then. */
+	said = say_limit(&t, RLIMIT_AS, "memory: RLIMIT_AS", 1024, "-v");
+	said |= say_limit(&t, RLIMIT_NPROC, said ? "or RLIMIT_NPROC" : "RLIMIT_NPROC", 1, "-u");
+	if (!said)
 		say(&t, "limit of processes (pids) of the container");
 	return t;
 }

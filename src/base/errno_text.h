@@ -13,7 +13,7 @@
 #include "coll/coll.h"
 
 struct coll_errno_text {
-	char text[160];
+	char text[192];
 };
 
 /* "Too many open files (RLIMIT_NOFILE is 8; ulimit -n N raises it)". */

@@ -260,6 +260,17 @@ static struct pollfd poll_of(const struct coll_wire *w)
 	return (struct pollfd){.fd = events ? w->fd : -1, .events = events};
 }
 
+/* EINVAL: more descriptors than a new limit allows. While the table is delivered, too. */
+static void cannot_wait(struct rendezvous *r, int error)
+{
+	char name[32];
+
+	if (r->status == COLL_OK)
+		r->status = COLL_AGAIN;
+	rendezvous_fail(r, COLL_ERR_SYSTEM, r->how->rank, "[COLL-4104] %s cannot wait for other ranks: poll: %s",
+	                rank_name(name, r->how->rank), coll_errno_text(error == EINVAL ? EMFILE : error).text);
+}
+
 void rendezvous_step(struct rendezvous *r, struct coll_wire *extra, uint64_t until_ns)
 {
 	const bool deaf = r->closed || r->accept_again_ns > coll_clock_ns();
@@ -287,7 +298,7 @@ void rendezvous_step(struct rendezvous *r, struct coll_wire *extra, uint64_t unt
 		until_ns = r->accept_again_ns;
 	signalled = poll(r->polls, (nfds_t)n, coll_interrupt_limit_ms(timeout_ms(until_ns))) < 0;
 	if (signalled && errno != EINTR) {
-		rendezvous_fail(r, COLL_ERR_SYSTEM, -1, "poll: %s", coll_errno_text(errno).text);
+		cannot_wait(r, errno);
 		return;
 	}
 	if (signalled) /* the events are not valid */

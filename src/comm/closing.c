@@ -31,6 +31,7 @@
 #include "call/tag.h"
 #include "comm/create.h"
 #include "control/gossip.h"
+#include "control/last_error.h"
 #include "core/dead.h"
 #include "core/entry.h"
 #include "core/error.h"
@@ -349,7 +350,9 @@ static bool begin_closing(struct coll_comm *comm, struct coll_close_error **erro
 	p->comm = comm;
 	p->error_out = error_out;
 	p->wait = (struct coll_wait){.runs = {comm->run}, .nruns = 1, .record = &comm->call};
-	p->deadline_ns = coll_clock_ns() + COLL_DELAY_NS(DESTROY);
+	/* Of those who do not come, some never will: other communicators of the process say so. */
+	p->deadline_ns = coll_clock_ns() + (coll_control_is_parted(ctx->control) ? COLL_DELAY_NS(DESTROY_PARTED)
+	                                                                         : COLL_DELAY_NS(DESTROY));
 	if (is_lost(comm)) {
 		keep_error(p);
 		return false;

@@ -87,6 +87,11 @@ static int unreachable_ms(const struct coll_control *c)
 	return coll_settings_unreachable_ms(c->env.settings);
 }
 
+static uint64_t unreachable_ns(const struct coll_control *c)
+{
+	return (uint64_t)unreachable_ms(c) * COLL_NS_PER_MS;
+}
+
 /* Both in one network namespace: a refusal there comes from the kernel that knows. */
 static bool near(const struct coll_control *c, int peer, const struct coll_ips *own, const struct coll_ips *theirs)
 {
@@ -153,6 +158,15 @@ static unsigned turn_of(struct peer *p, int candidate, unsigned count)
 	return candidate == 0 ? 0 : 1 + p->other++ % (count - 1);
 }
 
+/* One address that does not answer must not keep the verdict waiting. */
+static uint64_t connect_deadline(const struct coll_control *c, int peer, bool probe)
+{
+	const uint64_t now = coll_clock_ns(), end = c->peers[peer].trying_ns + unreachable_ns(c);
+	const uint64_t until = now + (probe ? COLL_DELAY_NS(CONTROL_PROBE) : COLL_DELAY_NS(CONTROL_HANDSHAKE));
+
+	return end > now + COLL_DELAY_NS(CONTROL_KEEP_LINKS) && end < until ? end : until;
+}
+
 /* Try addresses from candidate on; false when none is left, or the one that counts has refused. */
 static bool connect_to(struct coll_control *c, int peer, int candidate, bool asked, bool probe)
 {
@@ -185,10 +199,9 @@ static bool connect_to(struct coll_control *c, int peer, int candidate, bool ask
 		l->asked = asked;
 		l->probe = probe;
 		if (!in_progress)
-			l->deadline_ns = coll_control_hello_deadline(&c->peers[peer]);
-		else
-			l->deadline_ns = coll_clock_ns() +
-			                 (probe ? COLL_DELAY_NS(CONTROL_PROBE) : COLL_DELAY_NS(CONTROL_HANDSHAKE));
+			c->peers[peer].trying_ns = 0;
+		l->deadline_ns =
+		        !in_progress ? coll_control_hello_deadline(&c->peers[peer]) : connect_deadline(c, peer, probe);
 		coll_control_watch(c, l);
 		return true;
 	}
@@ -205,7 +218,11 @@ static bool short_of(int error)
 
 static bool connect_first(struct coll_control *c, int peer, bool asked, bool probe)
 {
-	c->peers[peer].door_opened = c->peers[peer].sure = false;
+	struct peer *p = &c->peers[peer];
+
+	p->door_opened = p->sure = false;
+	if (!p->trying_ns)
+		p->trying_ns = coll_clock_ns();
 	errno = 0;
 	return connect_to(c, peer, same_host(c, &c->peer_infos[peer]) ? -1 : 0, asked, probe) || short_of(errno);
 }
@@ -219,10 +236,10 @@ static void cut_off(struct coll_control *c, int peer, bool wanted)
 	char cause[160];
 
 	if (!p->cut_off_ns) {
-		p->cut_off_ns = now;
+		p->cut_off_ns = p->trying_ns ? p->trying_ns : now;
 		coll_control_say(c, COLL_LOG_INFO, "no control connection to rank %d now: %s", peer, p->tried);
 	}
-	if (!wanted || now - p->cut_off_ns < (uint64_t)unreachable_ms(c) * COLL_NS_PER_MS || p->dead ||
+	if (!wanted || now - p->cut_off_ns < unreachable_ns(c) || p->dead ||
 	    (c->env.linked && c->env.linked(c->env.ctx, peer)))
 		return;
 	snprintf(cause, sizeof(cause), "cannot connect to it for %llu ms, last at %s",
@@ -393,7 +410,7 @@ static void now_ready(struct coll_control *c, struct coll_control_link *l)
 	c->peers[l->peer].life.unanswered = 0;
 	c->peers[l->peer].met = true;
 	c->peers[l->peer].refused = false;
-	c->peers[l->peer].cut_off_ns = 0;
+	c->peers[l->peer].cut_off_ns = c->peers[l->peer].trying_ns = 0;
 	prove(c, l);
 	if (c->peers[l->peer].life.presumed)
 		c->peers[l->peer].life.presumed = c->peers[l->peer].life.left = false;
@@ -435,33 +452,6 @@ bool coll_control_on_welcome(struct coll_control *c, struct coll_control_link *l
 }
 
 /* ---- Timers ---- */
-
-/* The links of the ring and the tree must exist before they are needed; an overloaded listener may
- * have refused them. Process number i of these neighbours, -1 for none. */
-static int wanted(const struct coll_control *c, int i)
-{
-	const int peer = i == 0 ? (c->rank + 1) % c->size : c->rank > 0 ? (c->rank - 1) / 2 : c->rank;
-
-	return peer == c->rank || c->peers[peer].life.left || c->peers[peer].dead ? -1 : peer;
-}
-
-void coll_control_keep_links(struct coll_control *c, uint64_t now)
-{
-	if (now < c->keep_ns)
-		return;
-	c->keep_ns = now + COLL_DELAY_NS(CONTROL_KEEP_LINKS);
-	for (int i = 0; i < 2; i++)
-		if (wanted(c, i) >= 0)
-			coll_control_open_link(c, wanted(c, i), false);
-}
-
-bool coll_control_lacks_links(const struct coll_control *c)
-{
-	for (int i = 0; i < 2 && c->size > 1; i++)
-		if (wanted(c, i) >= 0 && !coll_control_find_link(c, wanted(c, i)))
-			return true;
-	return false;
-}
 
 /* The listener may have proved the link meanwhile (this process was stopped, or starved):
  * without a word its end would be this process's death. */

@@ -31,10 +31,6 @@ bool coll_control_on_hello(struct coll_control *c, struct coll_control_link *l, 
 bool coll_control_on_welcome(struct coll_control *c, struct coll_control_link *l, const struct coll_hello *h);
 
 /* Timers. */
-void coll_control_keep_links(struct coll_control *c, uint64_t now);
-
-/* Whether one of the links that must always be there is not. */
-bool coll_control_lacks_links(const struct coll_control *c);
 void coll_control_expire(struct coll_control *c, uint64_t now);
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * A word now and then on control links over TCP, so that they are never idle.
+ * A word now and then on control links over TCP, so that they are never idle, and links that are missing.
  */
 #ifndef COLL_CONTROL_KEEPALIVE_H
 #define COLL_CONTROL_KEEPALIVE_H
@@ -11,5 +11,11 @@ void coll_control_say_alive(struct coll_control *c, uint64_t now);
 
 /* How long the service may sleep at most, if ms otherwise. */
 int coll_control_alive_ms(const struct coll_control *c, int ms);
+
+/* Make the links that must always be there, and are not. */
+void coll_control_keep_links(struct coll_control *c, uint64_t now);
+
+/* Whether there is such a link. */
+bool coll_control_lacks_links(const struct coll_control *c);
 
 #endif

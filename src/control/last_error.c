@@ -49,6 +49,20 @@ bool coll_control_has_erred(struct coll_control *c)
 	return has;
 }
 
+bool coll_control_is_parted(struct coll_control *c)
+{
+	bool is = false;
+
+	if (!c)
+		return false;
+	pthread_mutex_lock(&c->lock);
+	is = c->error && c->error->note.kind == COLL_GOSSIP_FAIL && recent(c->error->came_ns, coll_clock_ns());
+	for (const struct coll_held_note *h = c->facts; h && !is; h = h->chain)
+		is = h->note.kind == COLL_GOSSIP_DEATH && h->note.status == COLL_ERR_PEER_SILENT;
+	pthread_mutex_unlock(&c->lock);
+	return is;
+}
+
 bool coll_control_error_unsaid(const struct coll_control *c, const struct coll_control_link *l)
 {
 	return l->told_errors != c->errors;

@@ -11,6 +11,9 @@
 /* Whether this process has stated one lately. c may be NULL. */
 bool coll_control_has_erred(struct coll_control *c);
 
+/* Whether a communicator of this process was lost lately, or a host is out of reach. c may be NULL. */
+bool coll_control_is_parted(struct coll_control *c);
+
 /* The error that a process ended after, as far as it is known: status, process to blame, text. presumed: it is not
  * known how it ended, so what was reported last is taken for the cause. False: none is known. Any thread. */
 bool coll_control_end_cause(struct coll_control *c, int process, bool presumed, struct coll_note *why);

@@ -188,7 +188,7 @@ void coll_control_reached(struct coll_control *c, int peer)
 {
 	struct peer *p = &c->peers[peer];
 
-	p->cut_off_ns = 0;
+	p->cut_off_ns = p->trying_ns = 0;
 	if (!p->suspect_until_ns || !p->unreached)
 		return;
 	p->unreached = false;

@@ -53,7 +53,8 @@ struct peer {
 	struct coll_ip proved; /* an address of it over which a link was authenticated */
 	bool has_proved;
 	bool sure;           /* of this round of addresses: one that had worked refused */
-	uint64_t cut_off_ns; /* since when no connection could be made; 0: one could */
+	uint64_t trying_ns;  /* since when a connection is being made without success; 0: none is, or one was made */
+	uint64_t cut_off_ns; /* since when none could be made; 0: one could */
 	unsigned other;      /* which of its other addresses is next */
 	char tried[96];      /* the last address, and why it failed */
 	char cause[160];

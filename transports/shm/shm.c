@@ -98,7 +98,9 @@ static bool watch(struct shm_inst *in, struct shm_source *source)
 {
 	struct epoll_event e = {.events = EPOLLIN, .data.ptr = source};
 
-	if (source->fd >= 0 && epoll_ctl(in->epoll_fd, EPOLL_CTL_ADD, source->fd, &e) == 0)
+	if (source->fd < 0)
+		return false;
+	if (epoll_ctl(in->epoll_fd, EPOLL_CTL_ADD, source->fd, &e) == 0)
 		return true;
 	coll_errno_keep("epoll_ctl");
 	return false;
@@ -164,6 +166,8 @@ static coll_status inst_open(const struct coll_transport_env *env, void **inst)
 	in->epoll_fd = COLL_FD(epoll_create1(EPOLL_CLOEXEC));
 	in->timer.kind = SHM_TIMER;
 	in->timer.fd = COLL_FD(timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC));
+	if (in->timer.fd < 0)
+		coll_errno_keep("timerfd_create");
 	if (!make_address(in) || in->epoll_fd < 0 || !watch(in, &in->timer) || !make_page(in) || !make_listener(in)) {
 		env->log(env->ctx, 0, "[COLL-6201] shm: cannot have random bytes, socket, memfd or epoll: %s",
 		         coll_errno_text(errno).text);
