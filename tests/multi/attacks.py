@@ -18,7 +18,7 @@ import threading
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from job import Report, alive, inodes, kill_all, now, starved, until  # noqa: E402
+from job import Report, abstract_names, alive, inodes, kill_all, now, starved, until  # noqa: E402
 from wires import ip, missing  # noqa: E402
 
 NOBODY, NETWORK, PREFIX = 65534, "10.94", f"coll-attacks-{os.getpid()}-"
@@ -86,19 +86,6 @@ def public_words(address):
 
 
 # ---- The stranger: a process of its own ----
-
-
-def doors(address):
-    """Everything that listens here, as any user sees it; or, elsewhere, what ports answer."""
-    found = []
-    for name, family in (("tcp", socket.AF_INET), ("tcp6", socket.AF_INET6)):
-        with open("/proc/net/" + name) as f:
-            rows = [line.split() for line in f.readlines()[1:]]
-        found += [("tcp", address, int(w[1].rsplit(":", 1)[1], 16)) for w in rows if w[3] == "0A"]
-    with open("/proc/net/unix") as f:
-        rows = [line.split() for line in f.readlines()[1:]]
-    return found + [("unix", w[7][1:], int(w[4], 16)) for w in rows
-                    if len(w) > 7 and w[3] == "00010000" and w[7].startswith("@") and "coll" in w[7]]
 
 
 def enter(door, seconds=1.0):
@@ -177,8 +164,8 @@ def forge(found, size, keys):
         if door[0] == "unix" and len(door[1]) == 37 and door[1].startswith("coll-"):
             names.append((int(door[1][5:21], 16), int(door[1][21:], 16)))
     names = list(dict.fromkeys([n for n in list(ports.values()) + names if n != (0, 0)])) or [(1, 2), (3, 4)]
-    tries = [(door, k, w, me, to, r, size) for k in keys for w in (False, True) for r in range(size)
-             for door, told in ports.items() for to in ([told] if told != (0, 0) else names) for me in names if me != to]
+    tries = [(door, k, w, me, to, r, size) for door, told in ports.items() for to in ([told] if told != (0, 0) else names)
+             for me in names if me != to for r in range(size) for k in keys for w in (False, True)]
     for i, t in enumerate(tries[:TRIES]):
         if is_believed(*t):
             return 1, i + 1
@@ -187,11 +174,12 @@ def forge(found, size, keys):
 
 def squat(address, uid):
     """Bind the names and make the files that follow from public words; what is bound is kept."""
-    kept, files = [], []
+    kept, files = [socket.create_server((address, PORT))], []
     for text in public_words(address):
         full = f"{text}|uid {uid}".encode()
         name = "coll-%016x%016x" % (hash_bytes(3, full), hash_bytes(4, full))
         words = "%016x%016x" % (hash_bytes(3, text.encode()), hash_bytes(4, text.encode()))
+        words = f"loopback {PORT}" if text.endswith(f":{PORT}") else words
         usual = "libcoll-meet-%016x" % hash_bytes(3, f"{words}|uid {uid}".encode())
         s = socket.socket(socket.AF_UNIX)
         try:
@@ -272,7 +260,7 @@ def stranger(order):
     files = []
     for line in sys.stdin:
         o = json.loads(line)
-        found = [tuple(d) for d in o.get("doors", [])] or doors(order["address"])
+        found = [tuple(d) for d in o.get("doors", [])]
         out = {}
         if o["do"] == "squat":
             sockets, files = squat(order["address"], 0)
@@ -332,22 +320,29 @@ class Stranger:
 
 
 class Job:
-    """Ranks of allreduce_loop with torchrun's variables; spaces: one for each host, None for this one."""
+    """Ranks of allreduce_loop with the variables of a launcher; spaces: one for each host, None for this one."""
     count = 0
 
-    def __init__(self, place, size, address, spaces=(None,), **settings):
-        self.place, self.size, self.address, self.spaces, self.settings = place, size, address, spaces, settings
+    def __init__(self, place, size, address, spaces=(None,), launcher="torchrun", **settings):
+        self.launcher, self.place, self.size, self.address, self.spaces, self.settings = launcher, place, size, address, spaces, settings
         self.ranks, self.lines = {}, {}
         Job.count += 1
         self.stop = f"{place}/stop-{Job.count}"
+
+    def variables(self, rank, here):
+        if self.launcher == "srun":
+            return {"SLURM_JOB_ID": "7", "SLURM_STEP_ID": "0", "SLURM_PROCID": str(rank), "SLURM_LOCALID": str(rank % here),
+                    "SLURM_STEP_NUM_TASKS": str(self.size), "SLURM_STEP_NUM_NODES": str(len(self.spaces))}
+        if self.launcher == "by hand":
+            return {"COLL_RANK": str(rank), "COLL_SIZE": str(self.size), "COLL_ROOT": f"{self.address}:{PORT}"}
+        return {"RANK": str(rank), "WORLD_SIZE": str(self.size), "LOCAL_RANK": str(rank % here), "LOCAL_WORLD_SIZE": str(here),
+                "MASTER_ADDR": self.address, "MASTER_PORT": str(PORT), "TORCHELASTIC_RUN_ID": RUN}
 
     def start(self, rank):
         space = self.spaces[rank * len(self.spaces) // self.size]
         here = self.size // len(self.spaces)
         env = {k: v for k, v in os.environ.items() if not k.startswith("COLL_")}
-        env.update(RANK=str(rank), WORLD_SIZE=str(self.size), LOCAL_RANK=str(rank % here), LOCAL_WORLD_SIZE=str(here),
-                   MASTER_ADDR=self.address, MASTER_PORT=str(PORT), TORCHELASTIC_RUN_ID=RUN, COLL_DEBUG="warn",
-                   **{"COLL_CREATE_TIMEOUT_MS": "25000", **self.settings})
+        env.update(self.variables(rank, here), COLL_DEBUG="warn", **{"COLL_CREATE_TIMEOUT_MS": "25000", **self.settings})
         p = subprocess.Popen((["ip", "netns", "exec", space] if space else []) + [f"{self.place}/rank", "0", COUNT, self.stop],
                              env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         self.ranks[rank], self.lines[rank] = p, []
@@ -373,7 +368,7 @@ class Job:
         return max(total, default=0)
 
     def doors(self, space, address):
-        """The TCP ports of the job on one host."""
+        """What the job listens at on one host, which /proc/net tells everybody: TCP ports, and here abstract names."""
         mine = set().union(*(inodes(p) for p in self.pids()))
         found = []
         for name in ("tcp", "tcp6"):
@@ -381,7 +376,8 @@ class Job:
                                capture_output=True, text=True).stdout
             found += [("tcp", address, int(w[1].rsplit(":", 1)[1], 16)) for w in (x.split() for x in r.splitlines()[1:])
                       if w[3] == "0A" and int(w[9]) in mine]
-        return sorted(set(found))
+        names = [] if space else [("unix", *at) for inode, at in abstract_names().items() if inode in mine]
+        return sorted(set(found)) + names
 
     def finish(self):
         """What is wrong with its end."""
@@ -435,9 +431,9 @@ def joins(s, rank, local, here):
     return s.do("join", rank=rank, seconds=5, extra={"LOCAL_RANK": str(local), "LOCAL_WORLD_SIZE": str(here)})
 
 
-def squatted(place):
+def squatted(place, launcher):
     """What ranks of one host could meet by is taken by another user before they begin, who also comes as rank 2."""
-    faults, job, s = [], Job(place, 3, "127.0.0.1", COLL_CREATE_TIMEOUT_MS="8000"), Stranger(place, "127.0.0.1", 3)
+    faults, job, s = [], Job(place, 3, "127.0.0.1", launcher=launcher, COLL_CREATE_TIMEOUT_MS="8000"), Stranger(place, "127.0.0.1", 3)
     try:
         taken = s.do("squat")
         for r in range(2):
@@ -454,15 +450,16 @@ def squatted(place):
     return faults
 
 
-def on_one_host(place, count):
+def on_one_host(place, count, launcher):
     """A job that runs in shared memory: forged messages, and a flood, at whatever listens."""
-    faults, job, s = [], Job(place, 3, "127.0.0.1"), Stranger(place, "127.0.0.1", 3)
+    faults, job, s = [], Job(place, 3, "127.0.0.1", launcher=launcher), Stranger(place, "127.0.0.1", 3)
     try:
         for r in range(3):
             job.start(r)
         faults += [] if job.running() else ["the job does not start"]
-        ports, before, forged = job.doors(None, "127.0.0.1"), job.memory_mb(), s.do("forge")
-        flooded = s.do("flood", count=count)
+        found, before = job.doors(None, "127.0.0.1"), job.memory_mb()
+        ports = [d for d in found if d[0] == "tcp"]
+        forged, flooded = s.do("forge", doors=found), s.do("flood", count=count, doors=found) if found else {}
         grown = job.memory_mb() - before if all(p.poll() is None for p in job.ranks.values()) else 0
         print(f"     one host: {len(ports)} TCP ports of the ranks, forged {forged}, flood {flooded}, memory + {grown:.1f} MB")
         faults += ["FORGE: a message with a computed key was believed"] if forged.get("believed") else []
@@ -574,8 +571,8 @@ def main():
     names, good = ([], False) if why else make_spaces()
     place = tempfile.mkdtemp(prefix="coll-attacks-")
     report, cases = Report(), {
-        "one host, names taken before": lambda: squatted(place),
-        "one host, forged and flooded": lambda: on_one_host(place, count),
+        **{f"{what}, {w}": lambda do=do, w=w: do(w) for w in ("torchrun", "srun", "by hand") for what, do in
+           (("names taken before", lambda w: squatted(place, w)), ("one host", lambda w: on_one_host(place, count, w)))},
         "two hosts without a secret, a rank too many": lambda: without_a_secret(place, names[:2], names[2], False),
         "two hosts without a secret, forged": lambda: without_a_secret(place, names[:2], names[2], True),
         "two hosts with a secret": lambda: on_two_hosts(place, names[:2], names[2], count),
