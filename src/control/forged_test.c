@@ -5,8 +5,10 @@
 #include <errno.h>
 
 #define PLAIN_OWN_MAIN
+#include "base/delay.h"
 #include "control/gossip.h"
 #include "control/handshake.h"
+#include "control/liveness.h"
 #include "control/planes_test.h"
 
 static char said[480];
@@ -278,6 +280,27 @@ static void what_is_not_the_next_message_ends_the_link(void)
 	}
 }
 
+/* What was altered may have been its goodbye: that it no longer listens is then no sign that it was killed. */
+static void who_leaves_behind_a_corrupt_link_is_not_dead(void)
+{
+	const struct coll_message goodbye = {.type = COLL_MSG_BYE};
+	struct coll_control_link *l;
+	struct job j;
+
+	REQUIRE(begin_heard(&j));
+	l = dial(&j);
+	REQUIRE(shake_hands(&j, l, NULL));
+	play(l, &goodbye, ALTERED);
+	for (int i = 0; i < TURNS && !j.c[1]->peers[0].corrupt; i++)
+		serve(&j, 1);
+	REQUIRE(j.c[1]->peers[0].corrupt && !j.c[1]->peers[0].life.left);
+	coll_control_gone(j.c[1], 0, "nobody listens");
+	coll_control_settle_suspects(j.c[1], coll_clock_ns() + 3600000 * COLL_NS_PER_MS);
+	CHECK(!j.c[1]->peers[0].dead && j.c[1]->peers[0].life.left);
+	hang_up(l);
+	end(&j);
+}
+
 int main(void)
 {
 	PLAIN_RUN(nobody_is_told_who_listens);
@@ -285,5 +308,6 @@ int main(void)
 	PLAIN_RUN(a_reflected_proof_is_refused);
 	PLAIN_RUN(a_recorded_handshake_is_refused);
 	PLAIN_RUN(what_is_not_the_next_message_ends_the_link);
+	PLAIN_RUN(who_leaves_behind_a_corrupt_link_is_not_dead);
 	return plain_summary();
 }
