@@ -2,6 +2,7 @@
  * Targets: the rendezvous, its root (rank 0 or the host of an id) and a member, with others that know the key and send
  * what they like; unique ids; the answers of a PMI launcher. One thread: poll() calls the others (fuzz.h).
  */
+#include <fcntl.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,6 +15,7 @@
 #include "bootstrap/pmi.h"
 #include "bootstrap/rendezvous.h"
 #include "bootstrap/rendezvous_state.h"
+#include "bootstrap/secret.h"
 #include "bootstrap/wire.h"
 #include "tests/fuzz/fuzz.h"
 
@@ -22,6 +24,7 @@ void fuzz_rendezvous_host(const uint8_t *data, size_t len_bytes);
 void fuzz_rendezvous_member(const uint8_t *data, size_t len_bytes);
 void fuzz_unique_id(const uint8_t *data, size_t len_bytes);
 void fuzz_pmi(const uint8_t *data, size_t len_bytes);
+void fuzz_key(const uint8_t *data, size_t len_bytes);
 
 enum { OTHERS = 4, BRINGS = 16, IDLE_TURNS = 6 };
 
@@ -250,4 +253,23 @@ void fuzz_pmi(const uint8_t *data, size_t len_bytes)
 	FUZZ_HOLDS(memchr(text, 0, sizeof(text)) != NULL);
 	close(ends[0]);
 	close(ends[1]);
+}
+
+/* A launch secret from a descriptor, which is closed by who reads it, and kept by its number. */
+void fuzz_key(const uint8_t *data, size_t len_bytes)
+{
+	static int serial;
+	struct coll_settings s = settings;
+	struct coll_identity id = {.root_host = "10.0.0.1", .size = 2};
+	struct coll_error_box err;
+	char path[64];
+	const int fd = fuzz_file(data, len_bytes, path);
+
+	coll_error_clear(&err);
+	FUZZ_HOLDS(coll_settings_load(&s, NULL, NULL, NULL) == COLL_OK && lseek(fd, 0, SEEK_SET) == 0);
+	s.key_fd = fcntl(fd, F_DUPFD, 100 + 50 * (serial++ % 2));
+	close(fd);
+	if (coll_secret_find(&s, "words", &id, &err) == COLL_OK)
+		FUZZ_HOLDS(id.secret != NULL);
+	FUZZ_HOLDS(fcntl(s.key_fd, F_GETFD) < 0);
 }

@@ -19,6 +19,8 @@ TARGET("peer-info", fuzz_peer_info)
 TARGET("record", fuzz_record)
 TARGET("control", fuzz_control)
 TARGET("tcp", fuzz_tcp)
+TARGET("tcp-checked", fuzz_tcp_checked)
+TARGET("key", fuzz_key)
 TARGET("shm", fuzz_shm)
 #ifdef FUZZ_GPT
 TARGET("checkpoint", fuzz_checkpoint)

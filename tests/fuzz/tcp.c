@@ -2,15 +2,18 @@
  * Target: what a member sends on a tcp link after the handshake. Heads are sealed as the link wants it, or left as they
  * are; good frames in between keep the link going. The other end has three channels to receive and one to send.
  */
+#include "base/crc32c.h"
 #include "tests/fuzz/fuzz.h"
 #include "transports/tcp/raw_peer_test.h"
 
 void fuzz_tcp(const uint8_t *data, size_t len_bytes);
+void fuzz_tcp_checked(const uint8_t *data, size_t len_bytes);
 
 enum { SLOT = 300, SLOTS = 4, CHANNELS = 3, STEPS = 60 };
 
-/* Made once: its listener, its threads' work. */
-static struct station station;
+/* Made once. The second one wants a check behind each payload, as links between hosts do. */
+static struct station stations[2] = {{.check = "none"}, {.check = "all"}};
+static struct station *here;
 
 struct bench {
 	struct raw_peer peer;
@@ -25,17 +28,17 @@ static bool open_bench(struct bench *b)
 	struct coll_tcp_head grant;
 	static uint64_t id = 1;
 
-	if (!raw_connect(&b->peer, &station, ++id))
+	if (!raw_connect(&b->peer, here, ++id))
 		return false;
-	b->link = raw_link(&station, id, 1);
-	FUZZ_HOLDS(UNTIL(&station, station.t->link_status(b->link) != COLL_AGAIN));
+	b->link = raw_link(here, id, 1);
+	FUZZ_HOLDS(UNTIL(here, here->t->link_status(b->link) != COLL_AGAIN));
 	for (unsigned i = 0; i < CHANNELS; i++) {
 		const struct coll_channel_key key = {.comm = 5, .lane = (uint16_t)i};
 
-		FUZZ_HOLDS(station.t->channel_open(b->link, &key, COLL_DIR_RECV, SLOT, SLOTS, &b->rx[i]) == COLL_OK &&
-		           raw_hear(&b->peer, &station, &grant, sizeof(grant)));
+		FUZZ_HOLDS(here->t->channel_open(b->link, &key, COLL_DIR_RECV, SLOT, SLOTS, &b->rx[i]) == COLL_OK &&
+		           raw_hear(&b->peer, here, &grant, sizeof(grant)));
 	}
-	FUZZ_HOLDS(station.t->channel_open(b->link, &back, COLL_DIR_SEND, SLOT, SLOTS, &b->tx) == COLL_OK);
+	FUZZ_HOLDS(here->t->channel_open(b->link, &back, COLL_DIR_SEND, SLOT, SLOTS, &b->tx) == COLL_OK);
 	return true;
 }
 
@@ -43,11 +46,11 @@ static void close_bench(struct bench *b)
 {
 	close(b->peer.fd);
 	for (int i = 0; i < CHANNELS; i++)
-		station.t->channel_close(b->rx[i]);
-	station.t->channel_close(b->tx);
-	station.t->link_close(b->link);
+		here->t->channel_close(b->rx[i]);
+	here->t->channel_close(b->tx);
+	here->t->link_close(b->link);
 	for (int i = 0; i < 3; i++)
-		station_turn(&station);
+		station_turn(here);
 }
 
 /* What callers of the honest end do. */
@@ -57,25 +60,25 @@ static void take(struct bench *b, uint8_t how)
 	const void *p;
 	void *slot;
 
-	station_turn(&station);
+	station_turn(here);
 	if (how & 1 && coll_completion_pending(&b->completion) == 0) {
 		const struct coll_frame expect = {1, 1, how};
 
-		station.t->recv_into(b->rx[0], b->user, NULL, &expect, &b->completion);
+		here->t->recv_into(b->rx[0], b->user, NULL, &expect, &b->completion);
 	}
 	for (int i = coll_completion_pending(&b->completion) ? 1 : 0; i < CHANNELS; i++)
-		while (station.t->view(b->rx[i], &p, &f) == COLL_OK) {
+		while (here->t->view(b->rx[i], &p, &f) == COLL_OK) {
 			char copy[SLOT];
 
 			FUZZ_HOLDS(f.len_bytes <= SLOT);
 			memcpy(copy, p, f.len_bytes);
-			station.t->done(b->rx[i]);
+			here->t->done(b->rx[i]);
 		}
-	if (how & 2 && station.t->slot(b->tx, SLOT, &slot) == COLL_OK) {
+	if (how & 2 && here->t->slot(b->tx, SLOT, &slot) == COLL_OK) {
 		const struct coll_frame mine = {1, 2, how};
 
 		memset(slot, 3, SLOT);
-		station.t->post(b->tx, &mine);
+		here->t->post(b->tx, &mine);
 	}
 }
 
@@ -84,23 +87,29 @@ static void say(struct bench *b, struct fuzz_input *in, bool sealed)
 	struct coll_tcp_head h;
 	uint8_t more[SLOT];
 	size_t len_bytes;
+	uint32_t check;
 
 	fuzz_bytes(in, &h, sizeof(h));
 	if (sealed)
 		raw_seal(&b->peer, &h);
-	raw_send(&b->peer, &station, &h, sizeof(h));
+	raw_send(&b->peer, here, &h, sizeof(h));
 	len_bytes = h.type == COLL_TCP_DATA && h.len_bytes <= SLOT ? h.len_bytes : 0;
 	fuzz_bytes(in, more, len_bytes);
-	raw_send(&b->peer, &station, more, len_bytes);
+	raw_send(&b->peer, here, more, len_bytes);
+	if (here != &stations[1] || len_bytes == 0)
+		return;
+	check = coll_crc32c_best()(0, more, len_bytes) ^ (fuzz_byte(in) == 0xff);
+	raw_send(&b->peer, here, &check, sizeof(check));
 }
 
-void fuzz_tcp(const uint8_t *data, size_t len_bytes)
+static void talk(struct station *s, const uint8_t *data, size_t len_bytes)
 {
 	struct fuzz_input in = {data, len_bytes};
 	struct bench b = {0};
 
-	if (!station.t)
-		FUZZ_HOLDS(station_open(&station, 1) == COLL_OK);
+	here = s;
+	if (!here->t)
+		FUZZ_HOLDS(station_open(here, 1) == COLL_OK);
 	FUZZ_HOLDS(open_bench(&b));
 	for (int i = 0; i < STEPS && in.left > 0; i++) {
 		const uint8_t what = fuzz_byte(&in);
@@ -112,4 +121,14 @@ void fuzz_tcp(const uint8_t *data, size_t len_bytes)
 	}
 	take(&b, 3);
 	close_bench(&b);
+}
+
+void fuzz_tcp(const uint8_t *data, size_t len_bytes)
+{
+	talk(&stations[0], data, len_bytes);
+}
+
+void fuzz_tcp_checked(const uint8_t *data, size_t len_bytes)
+{
+	talk(&stations[1], data, len_bytes);
 }
