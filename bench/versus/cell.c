@@ -149,9 +149,23 @@ static void size_up(struct bench *b)
 	}
 }
 
+/* A setting of the old side alone: read when a communicator is created. */
+static void set(const struct bench *b, const struct side *s, bool on)
+{
+	const char *setting = s == &b->side[0] ? b->how->old_setting : NULL;
+	char name[64];
+
+	if (!setting)
+		return;
+	snprintf(name, sizeof(name), "%.*s", (int)strcspn(setting, "="), setting);
+	if ((on ? setenv(name, strchr(setting, '=') + 1, 1) : unsetenv(name)) != 0)
+		perror("versus: setting of the old library");
+}
+
 static int create(struct bench *b, struct side *s)
 {
 	coll_config cfg = COLL_CONFIG_INIT;
+	coll_status status;
 
 	cfg.struct_size = offsetof(coll_config, interrupt); /* which builds from before that member read too */
 	cfg.rank = b->r->rank;
@@ -163,7 +177,10 @@ static int create(struct bench *b, struct side *s)
 		cfg.device = "cuda";
 	}
 	s->memory[0] = s->memory[1] = NULL;
-	return s->lib->comm_create(&s->comm, &cfg) == COLL_OK ? 0 : failed(b, s, NULL, "creation: ");
+	set(b, s, true);
+	status = s->lib->comm_create(&s->comm, &cfg);
+	set(b, s, false);
+	return status == COLL_OK ? 0 : failed(b, s, NULL, "creation: ");
 }
 
 /* Copy into a buffer, or out of one. 0, or 1 after a message. */

@@ -45,6 +45,7 @@ struct cell {
 struct cell_how {
 	double turn_s; /* the shortest turn */
 	bool in_place, touch;
+	const char *old_setting; /* NAME=VALUE, of the old library alone; NULL: none */
 };
 
 /* What the same processes measure: a share of a block. The time of a block is the least of its shares'. */

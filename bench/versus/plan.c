@@ -27,7 +27,11 @@ static const char usage_text[] =
         "                      collectives: all_reduce broadcast all_gather reduce_scatter all_to_all\n"
         "                      buffers: plain library, and device (of CUDA; only if it is named: * is the other two)\n"
         "      --ranks N       processes, 2 to 128 (default 2)\n"
-        "      --netns A,B     ranks are spread over these network namespaces (ip netns add), as hosts of those names\n"
+        "      --netns A,B     ranks are spread over these network namespaces (ip netns add), as hosts of those "
+        "names;\n"
+        "                      @A: a host of that name in this one\n"
+        "      --old-setting N=V  a setting of the old library alone: the cost of what it turns off, with one file "
+        "twice\n"
         "      --in-place      in place instead of out of place\n"
         "      --touch         rewrite the input before each call: up to 4 KiB inside the time, above outside; not of\n"
         "                      a device\n"
@@ -36,12 +40,14 @@ static const char usage_text[] =
         "Settings come from the environment (COLL_TRANSPORTS=tcp ...). The same file twice shows the noise.\n"
         "Exit status: 0; 1 a cell is slower, a result was wrong or a call failed; 2 nothing was measured.\n";
 
-enum flag { BLOCKS = 256, MS, BELOW, CELLS, RANKS, NETNS, IN_PLACE, TOUCH, JSON };
+enum flag { BLOCKS = 256, MS, BELOW, CELLS, RANKS, NETNS, IN_PLACE, TOUCH, JSON, OLD_SETTING };
 
 static const struct option long_flags[] = {
-        {"blocks", 1, NULL, BLOCKS}, {"ms", 1, NULL, MS},       {"below", 1, NULL, BELOW},
-        {"cells", 1, NULL, CELLS},   {"ranks", 1, NULL, RANKS}, {"in-place", 0, NULL, IN_PLACE},
-        {"touch", 0, NULL, TOUCH},   {"json", 1, NULL, JSON},   {"netns", 1, NULL, NETNS},
+        {"blocks", 1, NULL, BLOCKS}, {"ms", 1, NULL, MS},
+        {"below", 1, NULL, BELOW},   {"cells", 1, NULL, CELLS},
+        {"ranks", 1, NULL, RANKS},   {"in-place", 0, NULL, IN_PLACE},
+        {"touch", 0, NULL, TOUCH},   {"json", 1, NULL, JSON},
+        {"netns", 1, NULL, NETNS},   {"old-setting", 1, NULL, OLD_SETTING},
         {"help", 0, NULL, 'h'},      {NULL, 0, NULL, 0},
 };
 
@@ -220,6 +226,7 @@ static const char *set(struct plan *p, int flag, const char *v)
 	case BELOW: return parse_double(v, 0, 1e6, &p->below) ? NULL : "a ratio, 0 or more";
 	case CELLS: return choose_cells(p, v) ? NULL : "";
 	case RANKS: return parse_int(v, 2, RANKS_MAX, &p->ranks) ? NULL : "2 to 128";
+	case OLD_SETTING: return (p->how.old_setting = strchr(v, '=') ? v : NULL) ? NULL : "NAME=VALUE";
 	case NETNS: return parse_list(strdup(v), take_host, p) ? "names of network namespaces" : NULL;
 	case IN_PLACE: p->how.in_place = true; return NULL;
 	case TOUCH: p->how.touch = true; return NULL;
