@@ -5,8 +5,10 @@
  * a piece of another frame does not pass.
  *
  * Invariant of the way out: check_out holds the values of the first pieces of the queue that are computed and not sent
- * as a whole. None is computed twice. Invariant of the way in: the first `good` bytes of the payload have passed.
- * Nothing behind them is handed to a taker, and a frame has arrived only when all have passed.
+ * as a whole. None is computed twice. Invariant of the way in: a frame has arrived only
+ * when all its pieces have passed. A taker gets bytes before that, while they are in the cache: its call fails if they
+ * do not pass. Where a lost socket may end a frame in its middle, and the next one skips what was taken, it gets the
+ * first `good` bytes only, which have passed.
  */
 #include "transports/tcp/check.h"
 
@@ -141,7 +143,8 @@ static void begin_piece(struct tcp_link *l, uint32_t at)
 void coll_tcp_check_begin(struct tcp_link *l)
 {
 	l->into_left = l->into_head.len_bytes;
-	l->good = l->check ? 0 : l->into_left;
+	l->good = l->check && l->several ? 0 : l->into_left;
+	l->passed = 0;
 	begin_piece(l, 0);
 }
 
@@ -163,11 +166,13 @@ bool coll_tcp_check_end(struct tcp_link *l, const char trailer[TCP_TRAILER_BYTES
 	memcpy(&sent, trailer, sizeof(sent));
 	if (sent != l->check_in) {
 		snprintf(wrong, wrong_bytes,
-		         "bytes %u to %u of a frame of %u fail their check: CRC-32C %08x, sent as %08x", l->good, end,
+		         "bytes %u to %u of a frame of %u fail their check: CRC-32C %08x, sent as %08x", l->passed, end,
 		         l->into_head.len_bytes, l->check_in, sent);
 		return false;
 	}
-	l->good = end;
+	l->passed = end;
+	if (l->good < end)
+		l->good = end;
 	begin_piece(l, end);
 	return true;
 }

@@ -1,8 +1,9 @@
 /*
  * One bit of a link between two hosts flips on its way: in a head, in a payload or in a check behind one. Two
  * instances, and a relay between them that flips a chosen bit. Frames of up to three pieces go by value and by
- * reference, and are received in each way. What came before the bit is right, nothing wrong is received or handed
- * to a taker, and the link ends as corrupt; with COLL_CHECK=none the same bits are received as they are.
+ * reference, and are received in each way. What came before the bit is right, nothing wrong is received, no
+ * call whose taker had a wrong byte succeeds, and the link ends as corrupt; with COLL_CHECK=none the same bits are
+ * received as they are.
  *
  * The seed is printed; COLL_FLIPS_SEED repeats one, COLL_FLIPS sets how many.
  */
@@ -29,6 +30,7 @@ struct scene {
 	struct coll_completion sent[FRAMES], received;
 	uint32_t came; /* frames that arrived as they were sent */
 	bool wrong, waits;
+	bool taken_wrong; /* a taker has had a byte that was not sent so */
 	struct coll_taker taker;
 };
 
@@ -99,7 +101,7 @@ static void take(void *arg, const void *bytes, size_t at, size_t len_bytes)
 {
 	struct scene *x = arg;
 
-	x->wrong |= memcmp(bytes, x->data[x->came] + at, len_bytes) != 0;
+	x->taken_wrong |= memcmp(bytes, x->data[x->came] + at, len_bytes) != 0;
 }
 
 static bool scene_open(struct scene *x, uint64_t seed, const char *check)
@@ -188,7 +190,7 @@ static void receive(struct scene *x, unsigned how)
 	x->waits = false;
 	if (x->received.status != COLL_OK)
 		return;
-	x->wrong |= how == 1 && memcmp(x->into, x->data[x->came], f.len_bytes) != 0;
+	x->wrong |= how == 1 ? memcmp(x->into, x->data[x->came], f.len_bytes) != 0 : x->taken_wrong;
 	x->came++;
 }
 

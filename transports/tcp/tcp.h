@@ -247,7 +247,8 @@ struct tcp_link {
 	uint32_t piece_left; /* of these, before the next check; without one all of them */
 	bool trailer;        /* the check of the piece comes next */
 	uint32_t check_in;   /* of the piece, as far as it has come */
-	uint32_t good;       /* bytes of the payload that have passed */
+	uint32_t passed;     /* bytes of the payload whose check was right */
+	uint32_t good;       /* bytes that a taker may have */
 	uint32_t skip;       /* of these, what its taker has had before */
 	uint32_t wake_bytes; /* as set in the socket: no more than into_left, or 1 */
 	bool large;
