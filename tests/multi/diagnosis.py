@@ -11,7 +11,6 @@ import socket
 import subprocess
 import sys
 import tempfile
-import time
 
 import job as jobs
 from wires import Wires, missing

@@ -8,7 +8,6 @@ usage: rails.py BUILD-DIRECTORY
 """
 import os
 import random
-import re
 import signal
 import subprocess
 import sys
