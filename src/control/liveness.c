@@ -121,7 +121,7 @@ static void begin(struct coll_control *c, int peer, const char *cause)
 		return;
 	p->suspect_until_ns = coll_clock_ns() + COLL_DELAY_NS(LIVENESS);
 	p->suspect = ++c->suspects_;
-	p->link_lost = p->unreached = false;
+	p->link_lost = p->unreached = p->answered = false;
 	if (cause != p->cause)
 		snprintf(p->cause, sizeof(p->cause), "%s", cause);
 	c->nsuspects++;
@@ -202,11 +202,16 @@ void coll_control_alive(struct coll_control *c, int peer, uint64_t suspect)
 {
 	struct peer *p = &c->peers[peer];
 
-	if (!p->suspect_until_ns || p->suspect != suspect)
+	if (!p->suspect_until_ns || p->suspect != suspect || p->answered)
 		return;
-	settle(c, peer);
 	coll_control_say(c, COLL_LOG_INFO, "a connection to rank %d broke (%s), but its process lives", peer, p->cause);
-	lost_link(c, peer);
+	if (!p->link_lost) {
+		settle(c, peer);
+		return;
+	}
+	/* It may have ended the link for lack of something, and its note of that says more. */
+	p->answered = true;
+	p->suspect_until_ns = coll_clock_ns() + COLL_DELAY_NS(SETTLE);
 }
 
 void coll_control_settle_suspects(struct coll_control *c, uint64_t now)
@@ -220,14 +225,16 @@ void coll_control_settle_suspects(struct coll_control *c, uint64_t now)
 			settle(c, r);
 		} else if (now >= p->suspect_until_ns) {
 			settle(c, r);
-			if (p->refused || (p->unreached && !(c->env.linked && c->env.linked(c->env.ctx, r))))
+			if (p->answered)
+				lost_link(c, r);
+			else if (p->refused || (p->unreached && !(c->env.linked && c->env.linked(c->env.ctx, r))))
 				coll_control_missing(c, r, p->cause);
 			else
 				lost_link(c, r);
 			/* Those who know have had their time. */
 			if (p->life.presumed)
 				p->life.left_ns -= COLL_DELAY_NS(LIVENESS);
-		} else if (now >= p->reconnect_ns) {
+		} else if (now >= p->reconnect_ns && !p->answered) {
 			reconnect(c, r, now);
 		}
 	}

@@ -48,6 +48,7 @@ struct peer {
 	uint64_t reconnect_ns;     /* when to connect again */
 	uint64_t suspect;          /* number of the suspicion, repeated by the answer that settles it */
 	bool link_lost;            /* a data link to it broke */
+	bool answered;             /* it lives, and may say soon why that link broke */
 	bool unreached;            /* because its host does not acknowledge */
 	/* Ways to it: connect.c. */
 	struct coll_ip proved; /* an address of it over which a link was authenticated */

@@ -79,6 +79,11 @@ FUNCTION(void *, mmap, "mmap64", (void *p, size_t n, int prot, int f, int fd, of
 FUNCTION(int, poll, "poll", (struct pollfd * p, nfds_t n, int ms), (p, n, ms))
 FUNCTION(ssize_t, recvmsg, "recvmsg", (int fd, struct msghdr *m, int f), (fd, m, f))
 
+FUNCTION(ssize_t, recv, "recv", (int fd, void *p, size_t n, int f), (fd, p, n, f))
+FUNCTION(ssize_t, send, "send", (int fd, const void *p, size_t n, int f), (fd, p, n, f))
+FUNCTION(int, getsockname, "getsockname", (int fd, struct sockaddr *a, socklen_t *n), (fd, a, n))
+FUNCTION(int, setsockopt, "setsockopt", (int fd, int l, int o, const void *v, socklen_t n), (fd, l, o, v, n))
+
 /* To take something out needs nothing. */
 int epoll_ctl(int e, int op, int fd, struct epoll_event *v)
 {
@@ -103,6 +108,7 @@ int pthread_create(pthread_t *t, const pthread_attr_t *a, void *(*run)(void *), 
 static const struct {
 	const char *name;
 	int errors[4];
+	bool in_calls; /* alone: of a link on which nothing is open yet nobody is told */
 } functions[] = {
         {"socket", {EMFILE, ENFILE, ENOBUFS, EACCES}},
         {"bind", {EADDRNOTAVAIL, EACCES, ENOMEM}},
@@ -119,6 +125,10 @@ static const struct {
         {"mmap", {ENOMEM, ENFILE, EPERM}},
         {"poll", {EINVAL, ENOMEM}},
         {"recvmsg", {ENOMEM, ECONNRESET}},
+        {"recv", {ENOMEM}, true},
+        {"send", {ENOBUFS, ENOMEM}},
+        {"getsockname", {ENOBUFS}},
+        {"setsockopt", {ENOMEM, EPERM}},
         {"pthread_create", {EAGAIN, EPERM}},
 };
 
@@ -244,7 +254,8 @@ TEST(errnos, the_reason_reaches_the_user)
 {
 	for (size_t f = 0; f < sizeof(functions) / sizeof(functions[0]); f++)
 		for (int e = 0; e < (all ? 4 : 1) && functions[f].errors[e]; e++)
-			for (int phase = CREATION; phase <= CALLS && strstr(functions[f].name, only); phase++)
+			for (int phase = functions[f].in_calls ? CALLS : CREATION;
+			     phase <= CALLS && strstr(functions[f].name, only); phase++)
 				for (int k = 0; k < (all ? 12 : 1); k++)
 					if (!refuse(functions[f].name, functions[f].errors[e], k, (enum phase)phase))
 						break;

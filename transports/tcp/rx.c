@@ -322,7 +322,9 @@ static void end_of_stream(struct tcp_link *l, int e)
 	else if (l->several && !l->base.lingering)
 		coll_tcp_kept_strand(l, "%s", e != 0 ? coll_errno_text(e).text : "connection closed without a goodbye");
 	else if (e != 0)
-		coll_tcp_link_fail(l, COLL_ERR_PEER_DEAD, "%s", coll_errno_text(e).text);
+		/* What this process lacks says nothing about the peer. */
+		coll_tcp_link_fail(l, e == ENOMEM || e == ENOBUFS ? COLL_ERR_SYSTEM : COLL_ERR_PEER_DEAD, "recv: %s",
+		                   coll_errno_text(e).text);
 	else
 		coll_tcp_link_fail(l, COLL_ERR_PEER_DEAD, "connection closed without a goodbye");
 }
