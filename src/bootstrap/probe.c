@@ -574,7 +574,7 @@ coll_status coll_bootstrap_identify(const coll_config *cfg, const struct coll_se
 
 	memset(id, 0, sizeof(*id));
 	id->local_rank = id->local_size = -1;
-	coll_secret_take(settings);
+	coll_secret_take();
 	st = check_config(&p, &explicit);
 	if (st == COLL_OK)
 		st = explicit ? identify_explicit(&p) : identify(&p);

@@ -352,16 +352,16 @@ static void wipe_environment(void)
 {
 	wipe_shown("COLL_JOB_KEY=");
 	/* A copy that the program made: the value is replaced, since its bytes may be a constant. */
-	if (getenv("COLL_JOB_KEY") && *getenv("COLL_JOB_KEY"))
+	if (*getenv("COLL_JOB_KEY"))
 		setenv("COLL_JOB_KEY", "", 1);
 }
 
-void coll_secret_take(const struct coll_settings *settings)
+void coll_secret_take(void)
 {
+	const char *digits = getenv("COLL_JOB_KEY");
 	uint64_t key[2];
 
-	if (strcmp(settings->source[COLL_SETTING_job_key], "environment") != 0 ||
-	    !from_digits(settings->job_key, strlen(settings->job_key), key))
+	if (!digits || !from_digits(digits, strlen(digits), key))
 		return;
 	enter();
 	memcpy(kept.environment, key, sizeof(key));

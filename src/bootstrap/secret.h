@@ -16,8 +16,8 @@ static inline bool coll_identity_has_secret(const struct coll_identity *id)
 }
 
 /* Keep COLL_JOB_KEY of the environment for all creations of this process, and overwrite it there. A malformed one is
- * left, and refused by coll_secret_find(). */
-void coll_secret_take(const struct coll_settings *settings);
+ * left: coll_secret_find() refuses it, unless the caller has given another one. */
+void coll_secret_take(void);
 
 /* Settings are kept and shown as long as a communicator: from here on without COLL_JOB_KEY. */
 void coll_secret_forget(struct coll_settings *settings);

@@ -237,6 +237,9 @@ static bool shown(const char *digits)
 /* In the program that this one runs: its environment is as the kernel made it. */
 static void the_key_leaves_the_environment(void)
 {
+	static const char *const given[] = {"COLL_JOB_KEY=20112233445566778899aabbccddeeff", NULL};
+	coll_config cfg = COLL_CONFIG_INIT;
+
 	CHECK(shown(DIGITS), "the program was not started with the key");
 	CHECK(look(BEYOND) == COLL_OK && from("COLL_JOB_KEY"), "%s", err.message);
 	CHECK(!shown("0011223344556677") && !shown("8899aabbccddeeff"), "the kernel shows it");
@@ -246,6 +249,11 @@ static void the_key_leaves_the_environment(void)
 	CHECK(look("") == COLL_OK && from("COLL_JOB_KEY") && id.job_key[0] == 0x0011223344556677u, "%s", err.message);
 	CHECK(look("COLL_JOB_KEY=10112233445566778899aabbccddeeff") == COLL_OK && id.job_key[0] == 0x1011223344556677u);
 	CHECK(!*getenv("COLL_JOB_KEY"), "a copy of the program's own");
+	/* The caller gives another one for this creation. */
+	cfg.settings = given;
+	set("COLL_JOB_KEY=" DIGITS);
+	CHECK(look_with(&cfg) == COLL_OK && id.job_key[0] == 0x2011223344556677u && !*getenv("COLL_JOB_KEY"));
+	CHECK(look("") == COLL_OK && id.job_key[0] == 0x0011223344556677u);
 }
 
 static void runs_with_a_key(void)

@@ -616,7 +616,7 @@ coll_status coll_comm_create_all(coll_comm **comms, int n, const coll_config *cf
 	else
 		st = configure(&cfg, &whole, n, settings, NULL, &device, &err);
 	if (st == COLL_OK) {
-		coll_secret_take(settings);
+		coll_secret_take();
 		coll_secret_forget(settings);
 		st = coll_shared_group_create(&group);
 	}
