@@ -98,7 +98,7 @@ static void say(struct bench *b, struct fuzz_input *in, bool sealed)
 	raw_send(&b->peer, here, more, len_bytes);
 	if (here != &stations[1] || len_bytes == 0)
 		return;
-	check = coll_crc32c_best()(0, more, len_bytes) ^ (fuzz_byte(in) == 0xff);
+	check = coll_crc32c_best()(h.check, more, len_bytes) ^ (fuzz_byte(in) == 0xff);
 	raw_send(&b->peer, here, &check, sizeof(check));
 }
 

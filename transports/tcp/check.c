@@ -58,11 +58,11 @@ static uint32_t value_of(const struct tcp_link *l, const struct tcp_entry *e, ui
 	return l->check(e->head.check + at, e->payload + at, piece_at(e->len_bytes, at));
 }
 
-void coll_tcp_check_slot(struct tcp_link *l, const struct tcp_entry *e)
+void *coll_tcp_check_one(struct tcp_link *l, const struct tcp_entry *e)
 {
 	assert(l->check_count == 0 && e->len_bytes <= TCP_CHECK_BYTES);
 	l->check_out[l->check_count++] = value_of(l, e, 0);
-	memcpy((char *)(uintptr_t)e->payload + e->len_bytes, l->check_out, TCP_TRAILER_BYTES);
+	return l->check_out;
 }
 
 static void add(struct iovec **iov, size_t *asked, const void *at, size_t len_bytes, size_t *skip)

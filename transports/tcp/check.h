@@ -23,8 +23,8 @@ size_t coll_tcp_check_body(const struct tcp_link *l, uint32_t len_bytes);
  * piece of payload. Returns how many; *asked: their bytes. */
 int coll_tcp_check_gather(struct tcp_link *l, uint32_t entries, struct iovec *iov, size_t *asked);
 
-/* A frame by value that is no longer than a piece: the check stands behind it in its slot. */
-void coll_tcp_check_slot(struct tcp_link *l, const struct tcp_entry *e);
+/* What goes behind a frame that is no longer than a piece and sent before any other. */
+void *coll_tcp_check_one(struct tcp_link *l, const struct tcp_entry *e);
 
 /* The first of the queue, of which sent bytes had gone before, and n more now: before the queue moves. */
 void coll_tcp_check_sent(struct tcp_link *l, size_t n);

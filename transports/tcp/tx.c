@@ -119,7 +119,7 @@ static bool in_one_piece(struct tcp_link *l, const struct tcp_entry *e, struct i
 	at = (char *)(uintptr_t)e->payload - sizeof(e->head);
 	memcpy(at, &e->head, sizeof(e->head));
 	if (l->check && e->len_bytes > 0)
-		coll_tcp_check_slot(l, e);
+		memcpy((char *)(uintptr_t)e->payload + e->len_bytes, coll_tcp_check_one(l, e), TCP_TRAILER_BYTES);
 	*iov = (struct iovec){at, whole(l, e)};
 	return true;
 }
@@ -127,7 +127,7 @@ static bool in_one_piece(struct tcp_link *l, const struct tcp_entry *e, struct i
 /* What is computed on the way is kept in the queue. */
 static bool through_queue(const struct tcp_link *l, const struct tcp_entry *e)
 {
-	return l->check && e->len_bytes > 0 && (e->slot == UINT32_MAX || e->len_bytes > TCP_CHECK_BYTES);
+	return l->check && e->len_bytes > TCP_CHECK_BYTES;
 }
 
 static bool push(struct tcp_link *l, const struct tcp_entry *e)
@@ -198,9 +198,12 @@ void coll_tcp_tx(struct tcp_link *l, const struct tcp_entry *entry, bool *gone)
 		piggyback(l, &e.head);
 	coll_tcp_tx_seal(l, &e.head);
 	if (l->queue_count == 0 && l->state == LINK_UP && !through_queue(l, &e)) {
-		struct iovec iov[2];
-		const int pieces = in_one_piece(l, &e, iov) ? 1 : gather(&e, 0, iov);
+		struct iovec iov[3];
+		const bool single = in_one_piece(l, &e, iov);
+		int pieces = single ? 1 : gather(&e, 0, iov);
 
+		if (l->check && !single && e.len_bytes > 0)
+			iov[pieces++] = (struct iovec){coll_tcp_check_one(l, &e), TCP_TRAILER_BYTES};
 		n = to_kernel(l, iov, pieces);
 		if (n == whole(l, &e)) {
 			l->check_count = 0;
