@@ -14,8 +14,9 @@ MOST = 64
 WORDS = "more ranks than cores"
 CPUS = sorted(os.sched_getaffinity(0))
 PINNED = "set -- %s; shift $COLL_RANK; exec taskset -c $1 " % " ".join(map(str, CPUS))
+# Machines of their own meet over TCP: files and sockets of one host are none of the other's.
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
-ELSEWHERE = f"f=$(mktemp); echo machine-$COLL_RANK > $f; mount --bind $f {BOOT_ID} && rm $f && exec "
+ELSEWHERE = f"f=$(mktemp); echo machine-$COLL_RANK > $f; mount --bind $f {BOOT_ID} && rm $f && export COLL_ROOT=0.0.0.0 && exec "
 
 
 def lines(build, ranks, before):
