@@ -159,6 +159,7 @@ static coll_status open_control(struct coll_context *c, struct coll_error_box *e
 	                                     .wake_fd = c->wake_fd,
 	                                     .alarm = &c->alarm,
 	                                     .host_id = c->info.host_id,
+	                                     .one_host = c->identity.one_host,
 	                                     .answer = c->hooks->answer,
 	                                     .alert = c->hooks->alert,
 	                                     .needs = c->hooks->needs,
@@ -256,6 +257,44 @@ static coll_status check_peer_infos(struct coll_context *c, struct coll_error_bo
 	return COLL_OK;
 }
 
+enum use { BY_NOBODY, IN_THIS_NAMESPACE, ELSEWHERE };
+
+/* Of a peer that nothing reaches, the transport has a reason to tell. */
+static enum use use_of(struct coll_context *c, const struct coll_opened_transport *w)
+{
+	enum use use = BY_NOBODY;
+
+	for (int r = 0; r < c->size && use != ELSEWHERE; r++) {
+		const struct coll_opened_transport *by = r == c->rank ? NULL : coll_context_choose(c, r, NULL, 0);
+		const uint64_t space = c->peer_infos[r].name_space;
+
+		if (r == c->rank || (by && by != w))
+			continue;
+		use = by && space != 0 && space == c->info.name_space ? IN_THIS_NAMESPACE : ELSEWHERE;
+	}
+	return use;
+}
+
+/* What listens at ports and reaches no peer is closed, and what reaches only peers of this network namespace keeps to
+ * loopback. No link is open yet. */
+static void confine(struct coll_context *c)
+{
+	for (int i = c->ntransports - 1; i >= 0; i--) {
+		struct coll_opened_transport *w = &c->transports[i];
+		const enum use use = coll_transports[w->position]->ports ? use_of(c, w) : ELSEWHERE;
+
+		if (use == IN_THIS_NAMESPACE)
+			w->table.confine(w->inst);
+		if (use != BY_NOBODY)
+			continue;
+		w->table.fini(w->inst);
+		coll_transport_hook_unwrap(w->hook);
+		c->ntransports--;
+		memmove(w, w + 1, (size_t)(c->ntransports - i) * sizeof(*w));
+		memset(&c->transports[c->ntransports], 0, sizeof(*w));
+	}
+}
+
 coll_status coll_context_join(struct coll_context *ctx, const struct coll_peer_info *peer_infos,
                               struct coll_error_box *err)
 {
@@ -277,6 +316,7 @@ coll_status coll_context_join(struct coll_context *ctx, const struct coll_peer_i
 		st = coll_locality_find(ctx, err);
 	if (st != COLL_OK || ctx->size == 1)
 		return st;
+	confine(ctx);
 	st = coll_control_join(ctx->control, ctx->peer_infos, ctx->rank, ctx->size);
 	if (st != COLL_OK)
 		return coll_error_set(err, st, "out of memory for the control plane");

@@ -167,6 +167,17 @@ static void report_closed(struct closed_transport *closed, const char *name, col
 	snprintf(closed->why, sizeof(closed->why), "%s%s%.140s", named ? "" : name, named ? "" : ": ", text.text);
 }
 
+/* With other ranks of its host, or all of this process. */
+static bool shares_memory(const struct coll_context *c)
+{
+	bool shared = false;
+
+	for (int i = 0; i < c->ntransports; i++)
+		shared = shared || coll_transports[c->transports[i].position]->shared ||
+		         c->transports[i].position == COLL_TRANSPORT_AT_loop;
+	return shared;
+}
+
 /* One that cannot be used is left out, and the last thing that it said is the reason, unless a system call was refused.
  */
 static coll_status open_transport(struct coll_context *c, const struct coll_transport *t, int position,
@@ -178,6 +189,8 @@ static coll_status open_transport(struct coll_context *c, const struct coll_tran
 	                                 .self = c->info.id,
 	                                 .job_key = c->session_key,
 	                                 .host_id = c->info.host_id,
+	                                 .one_host = c->identity.one_host,
+	                                 .sole = !shares_memory(c),
 	                                 .group = group ? group->group : NULL,
 	                                 .wake_fd = c->wake_fd,
 	                                 .ctx = c,
@@ -242,6 +255,19 @@ static void warn_of_named(const struct coll_context *c)
 			         c->settings.transports, closed[i].why);
 }
 
+static coll_status open_or_spare(struct coll_context *c, int position, struct coll_shared_group *group,
+                                 struct coll_error_box *err)
+{
+	const struct coll_transport *t = coll_transports[position];
+	struct closed_transport *closed = &c->opening->closed[position];
+
+	if (!t->ports || !shares_memory(c) || !c->identity.one_host || c->settings.host_id[0])
+		return open_transport(c, t, position, group, err);
+	closed->level = COLL_LOG_ERROR; /* nobody need be warned */
+	snprintf(closed->why, sizeof(closed->why), "%s: not opened, since all ranks are on one host", t->name);
+	return COLL_OK;
+}
+
 coll_status coll_transports_open(struct coll_context *c, struct coll_shared_group *group, struct coll_error_box *err)
 {
 	struct coll_host_nics nics = {.device = coll_pci_address(c->identity.device)};
@@ -256,7 +282,7 @@ coll_status coll_transports_open(struct coll_context *c, struct coll_shared_grou
 	for (int turn = 0; turn < COLL_TRANSPORTS; turn++)
 		for (int i = 0; st == COLL_OK && i < COLL_TRANSPORTS; i++)
 			if (turn_of(c->settings.transports, i, group != NULL) == turn)
-				st = open_transport(c, coll_transports[i], i, group, err);
+				st = open_or_spare(c, i, group, err);
 	coll_host_nics_free(&nics);
 	c->opening->nics = NULL;
 	if (st != COLL_OK || c->size == 1)

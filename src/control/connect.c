@@ -69,7 +69,11 @@ struct coll_control_link *coll_control_find_link(const struct coll_control *c, i
 
 static bool same_host(const struct coll_control *c, const struct coll_peer_info *info)
 {
-	return info->control_unix[0] && coll_one_host(info, &c->peer_infos[c->rank]);
+	const struct coll_peer_info *own = &c->peer_infos[c->rank];
+
+	/* One that was told that all are on one host has no port. */
+	return info->control_unix[0] &&
+	       (coll_one_host(info, own) || (!info->control_port && info->name_space == own->name_space));
 }
 
 /* Wait limit with a handshake doubles: a starved peer needs longer than the first time,
@@ -341,7 +345,8 @@ void coll_control_listen(struct coll_control *c, bool on)
 {
 	c->listen_ns = 0;
 	listen_on(c, c->listen_unix, LISTENER_UNIX, on);
-	listen_on(c, c->listen_tcp, LISTENER_TCP, on);
+	for (int i = 0; i < c->tcp.count; i++)
+		listen_on(c, c->tcp.fd[i], LISTENER_TCP + (uint64_t)i, on);
 }
 
 void coll_control_accept(struct coll_control *c, int listener)
@@ -371,7 +376,7 @@ void coll_control_accept(struct coll_control *c, int listener)
 		if (!l)
 			continue;
 		l->inbound = true;
-		if (listener == c->listen_tcp)
+		if (listener != c->listen_unix)
 			coll_link_tune(fd, unreachable_ms(c));
 		l->deadline_ns = coll_clock_ns() + COLL_DELAY_NS(CONTROL_STRANGER);
 		coll_handshake_challenge(c, l, &m.u.hello);

@@ -194,8 +194,8 @@ static void service_locked(struct coll_control *c)
 	for (int i = 0; i < n; i++) {
 		if (events[i].data.u64 == LISTENER_UNIX)
 			coll_control_accept(c, c->listen_unix);
-		else if (events[i].data.u64 == LISTENER_TCP)
-			coll_control_accept(c, c->listen_tcp);
+		else if (events[i].data.u64 < SERIAL_FIRST)
+			coll_control_accept(c, c->tcp.fd[events[i].data.u64 - LISTENER_TCP]);
 		else if (events[i].data.u64 & EVENT_OF_PROCESS) {
 			process_ended(c, (int)(events[i].data.u64 & ~EVENT_OF_PROCESS));
 		} else {
@@ -218,32 +218,61 @@ static void service_locked(struct coll_control *c)
 
 /* ---- Interface ---- */
 
-/* False: COLL_INTERFACE names none of this host. */
-static bool report_addresses(const struct coll_control_env *env, struct coll_peer_info *info, char *why,
-                             size_t why_bytes)
+/* Those that this process announces, and listens at where that is a choice; loopback is enough on one host. */
+static void choose_addresses(const struct coll_control_env *env, const struct ifaddrs *all, struct coll_ips *ips)
 {
-	struct ifaddrs *all = NULL;
-	struct coll_ips ips;
-	bool fits;
+	unsigned kept = 0;
 
-	if (coll_net->getifaddrs(&all) < 0)
-		return true;
-	fits = coll_ips_check(all, env->settings->interface, why, why_bytes);
-	coll_ips_read(&ips, all, env->settings->interface);
-	coll_one_host_mark(info, all);
-	coll_net->freeifaddrs(all);
+	coll_ips_read(ips, all, env->settings->interface);
+	if (!env->one_host || env->settings->interface[0])
+		return;
+	for (unsigned i = 0; i < ips->count && kept == 0; i++)
+		if (ips->at[i].loopback)
+			ips->at[kept++] = ips->at[i];
+	ips->count = kept;
+}
+
+static void announce(struct coll_peer_info *info, const struct coll_ips *ips, uint16_t port)
+{
+	info->control_port = port;
 	info->ips.at = info->used_bytes;
-	info->ips.len_bytes = (uint16_t)coll_ips_pack(&ips, info->bytes + info->used_bytes, COLL_PEER_INFO_IPS_BYTES);
+	info->ips.len_bytes = (uint16_t)coll_ips_pack(ips, info->bytes + info->used_bytes, COLL_PEER_INFO_IPS_BYTES);
 	info->used_bytes = (uint16_t)(info->used_bytes + info->ips.len_bytes);
-	return fits;
+}
+
+/* For other hosts, and for this one where COLL_HOST_ID divides it. It may be impossible: no harm on one host, which may
+ * have no network at all; who gives a range has others in mind. False: COLL_INTERFACE names none of this host. */
+static bool open_ports(struct coll_control *c, struct coll_peer_info *info, char *why, size_t why_bytes)
+{
+	const struct coll_settings *settings = c->env.settings;
+	const char *range = settings->port_range;
+	struct coll_ips ips = {.count = 0};
+	struct ifaddrs *all = NULL;
+	bool fits = true;
+
+	if (coll_net->getifaddrs(&all) == 0) {
+		fits = coll_ips_check(all, settings->interface, why, why_bytes);
+		choose_addresses(&c->env, all, &ips);
+		coll_one_host_mark(info, all);
+		coll_net->freeifaddrs(all);
+	}
+	if (!fits || (c->env.one_host && !settings->host_id[0]))
+		return fits;
+	if (coll_link_listen_tcp(range, c->env.one_host || settings->interface[0] ? &ips : NULL, &c->tcp))
+		announce(info, &ips, c->tcp.port);
+	else
+		coll_log(c->env.logger, range[0] ? COLL_LOG_ERROR : COLL_LOG_INFO,
+		         "[COLL-6104] control links: no port to listen on%s%s: %s",
+		         range[0] ? " in COLL_PORT_RANGE=" : "", range, coll_errno_text(errno).text);
+	return true;
 }
 
 coll_status coll_control_open(const struct coll_control_env *env, struct coll_peer_info *info,
                               struct coll_control **control, struct coll_error_box *err)
 {
 	struct coll_control *c = calloc(1, sizeof(*c));
-	const char *range = env->settings->port_range;
 	char why[240];
+	bool fits;
 	int error;
 	uint64_t name[2];
 
@@ -269,24 +298,26 @@ coll_status coll_control_open(const struct coll_control_env *env, struct coll_pe
 	coll_nonce(&c->nonces, name);
 	c->listen_unix = coll_link_listen_unix(info->control_unix, sizeof(info->control_unix), name);
 	error = c->epoll >= 0 ? errno : error;
-	c->listen_tcp = coll_link_listen_tcp(range, &info->control_port);
-	/* No harm on one host, which may have no network at all; who gives a range has others in mind. */
-	if (c->listen_tcp < 0)
-		coll_log(env->logger, range[0] ? COLL_LOG_ERROR : COLL_LOG_INFO,
-		         "[COLL-6104] control links: no port to listen on%s%s: %s",
-		         range[0] ? " in COLL_PORT_RANGE=" : "", range, coll_errno_text(errno).text);
-	if (c->epoll < 0 || (c->listen_unix < 0 && c->listen_tcp < 0)) {
-		coll_error_set(err, COLL_ERR_SYSTEM, "[COLL-4102] cannot open the control listeners: %s",
-		               coll_errno_text(error).text);
+	fits = open_ports(c, info, why, sizeof(why));
+	if (!fits || c->epoll < 0 || (c->listen_unix < 0 && c->tcp.count == 0)) {
 		coll_control_close(&c, 0);
-		return COLL_ERR_SYSTEM;
-	}
-	if (c->listen_tcp >= 0 && !report_addresses(env, info, why, sizeof(why))) {
-		coll_control_close(&c, 0);
-		return coll_error_set(err, COLL_ERR_CONFIG, "[COLL-1106] %s", why);
+		return !fits ? coll_error_set(err, COLL_ERR_CONFIG, "[COLL-1106] %s", why)
+		             : coll_error_set(err, COLL_ERR_SYSTEM, "[COLL-4102] cannot open the control listeners: %s",
+		                              coll_errno_text(error).text);
 	}
 	*control = c;
 	return COLL_OK;
+}
+
+/* Nobody comes over TCP where all peers are on this host. */
+static void close_ports(struct coll_control *c)
+{
+	bool needed = c->listen_unix < 0;
+
+	for (int r = 0; r < c->size && !needed; r++)
+		needed = !coll_one_host(&c->peer_infos[r], &c->peer_infos[c->rank]);
+	if (!needed)
+		coll_listeners_close(&c->tcp);
 }
 
 /* Connections made before this wait in the backlog. */
@@ -297,8 +328,10 @@ coll_status coll_control_join(struct coll_control *c, const struct coll_peer_inf
 	c->peer_infos = peer_infos;
 	c->rank = rank;
 	c->size = c->peers ? size : 0;
-	if (c->peers)
+	if (c->peers) {
+		close_ports(c);
 		coll_control_listen(c, true);
+	}
 	if (c->size > 1)
 		coll_control_keep_links(c, coll_clock_ns());
 	coll_control_unlock(c);
@@ -428,8 +461,7 @@ void coll_control_close(struct coll_control **control, int flush_ms)
 		coll_control_forget_process(c, r);
 	if (c->listen_unix >= 0)
 		coll_net->close(c->listen_unix);
-	if (c->listen_tcp >= 0)
-		coll_net->close(c->listen_tcp);
+	coll_listeners_close(&c->tcp);
 	if (c->epoll >= 0)
 		coll_net->close(c->epoll);
 	pthread_mutex_destroy(&c->lock);

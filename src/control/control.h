@@ -58,6 +58,7 @@ struct coll_control_env {
 	int wake_fd;        /* written when the alarm goes off */
 	atomic_uint *alarm; /* incremented after each new note */
 	const char *host_id;
+	bool one_host; /* all ranks are on this host, however COLL_HOST_ID divides it */
 	/* Process asks: *a is what this one says. Called with the lock held. */
 	bool (*answer)(void *ctx, int process, const struct coll_mismatch_msg *q, struct coll_answer *a);
 	/* There is a new note for a communicator, 0: for all. Called with the lock held. */

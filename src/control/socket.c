@@ -43,63 +43,15 @@ int coll_link_listen_unix(char *name, size_t len_bytes, const uint64_t random[2]
 	return fd;
 }
 
-/* One dual-stack socket, or IPv4 where there is no IPv6. */
-static int tcp_socket(int *family)
+bool coll_link_listen_tcp(const char *port_range, const struct coll_ips *at, struct coll_listeners *l)
 {
-	int off = 0, fd = coll_net->socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-
-	*family = AF_INET6;
-	if (fd >= 0 && coll_net->setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off)) == 0)
-		return fd;
-	if (fd >= 0)
-		coll_net->close(fd);
-	*family = AF_INET;
-	return coll_net->socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-}
-
-static int listen_at(uint16_t want_port, uint16_t *port)
-{
-	struct sockaddr_in6 a6 = {.sin6_family = AF_INET6, .sin6_port = htons(want_port), .sin6_addr = in6addr_any};
-	struct sockaddr_in a4 = {
-	        .sin_family = AF_INET, .sin_port = htons(want_port), .sin_addr.s_addr = htonl(INADDR_ANY)};
-	struct sockaddr_storage bound;
-	socklen_t len = sizeof(bound);
-	const int one = 1;
-	int family, fd = tcp_socket(&family), e;
-	const bool six = family == AF_INET6;
-
-	if (fd < 0)
-		return -1;
-	/* A range is used again soon, while connections of the job before still linger; a port of the kernel's choice
-	 * is free anyway. */
-	if (want_port)
-		coll_net->setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
-	if (coll_net->bind(fd, six ? (void *)&a6 : (void *)&a4, six ? sizeof(a6) : sizeof(a4)) == 0 &&
-	    coll_net->listen(fd, 1024) == 0 && coll_net->getsockname(fd, (void *)&bound, &len) == 0) {
-		*port = ntohs(six ? ((struct sockaddr_in6 *)&bound)->sin6_port
-		                  : ((struct sockaddr_in *)&bound)->sin_port);
-		return fd;
-	}
-	e = errno;
-	coll_net->close(fd);
-	errno = e;
-	return -1;
-}
-
-int coll_link_listen_tcp(const char *port_range, uint16_t *port)
-{
-	unsigned first = 0, last = 0;
+	struct coll_listen_how how = {.at = at, .backlog = 1024};
 
 	errno = EINVAL;
-	if (*port_range && (sscanf(port_range, "%u-%u", &first, &last) != 2 || first > last || last > 65535))
-		return -1;
-	for (unsigned p = first; p <= last; p++) {
-		const int fd = listen_at((uint16_t)p, port);
-
-		if (fd >= 0)
-			return fd;
-	}
-	return -1;
+	if (*port_range &&
+	    (sscanf(port_range, "%u-%u", &how.first, &how.last) != 2 || how.first > how.last || how.last > 65535))
+		return false;
+	return coll_listeners_open(l, &how);
 }
 
 void coll_link_tune(int fd, int unreachable_ms)

@@ -6,6 +6,7 @@
 
 #include "control/control.h"
 #include "control/seal.h"
+#include "net/listen.h"
 
 enum coll_message_type {
 	COLL_MSG_CHALLENGE = 1, /* listener -> connector: nonce, proof that it is the one meant */
@@ -84,9 +85,9 @@ struct coll_control_link {
 	struct coll_message out[COLL_LINK_QUEUE];
 };
 
-/* Non-blocking listeners; *fd = -1 when not possible. */
+/* Non-blocking listeners; -1 or false when not possible. at NULL: every address of this host. */
 int coll_link_listen_unix(char *name, size_t len_bytes, const uint64_t random[2]);
-int coll_link_listen_tcp(const char *port_range, uint16_t *port);
+bool coll_link_listen_tcp(const char *port_range, const struct coll_ips *at, struct coll_listeners *l);
 
 /* Start connecting to a listener of a peer: at ip, or the Unix one if that is NULL. Returns the
  * socket or -1; *in_progress tells whether to wait for writability. */

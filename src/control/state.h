@@ -79,7 +79,7 @@ struct coll_held_note {
 };
 
 /* What events of the listeners carry; links have serial numbers above. */
-enum { LISTENER_UNIX, LISTENER_TCP, SERIAL_FIRST };
+enum { LISTENER_UNIX, LISTENER_TCP, SERIAL_FIRST = LISTENER_TCP + COLL_LISTENERS_MAX };
 #define EVENT_OF_PROCESS ((uint64_t)1 << 63) /* with its rank: process.c */
 
 struct coll_control {
@@ -87,7 +87,7 @@ struct coll_control {
 	pthread_mutex_t lock;
 	int epoll;
 	int listen_unix;
-	int listen_tcp;
+	struct coll_listeners tcp;
 	int rank, size; /* size 0 until joined */
 	const struct coll_peer_info *peer_infos;
 	struct peer *peers;

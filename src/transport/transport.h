@@ -88,6 +88,8 @@ struct coll_transport_env {
 	 * that neither open nor address use it, and service is not called before. */
 	const uint64_t *job_key;
 	const char *host_id; /* equal on processes that may try shared memory */
+	bool sole;           /* nothing that shares memory is open beside it */
+	bool one_host;       /* all ranks are on this host, however COLL_HOST_ID divides it */
 	void *group;         /* loop: the object shared by ranks of one process, else NULL */
 	int wake_fd;         /* eventfd: written to wake this context's sleeper */
 	void *ctx;
@@ -177,6 +179,8 @@ struct coll_transport {
 	const char *name;
 	/* Memory that processes of one host share; NULL: none. */
 	const struct coll_transport_shared *shared;
+	/* It listens at TCP ports, which a job is spared whose ranks all share memory. */
+	bool ports;
 
 	/* Make an instance. On failure *inst is untouched and nothing is left. */
 	coll_status (*open)(const struct coll_transport_env *env, void **inst);
@@ -286,6 +290,9 @@ struct coll_transport {
 	 * sense: one rail of unknown rate. */
 	void (*path)(void *inst, const void *a, size_t a_bytes, const void *b, size_t b_bytes,
 	             struct coll_transport_path *path);
+	/* The addresses of all peers are known, and those that use this transport share this network namespace: stop
+	 * listening for others. Before the first call of service. */
+	void (*confine)(void *inst);
 };
 
 #endif

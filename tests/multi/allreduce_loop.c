@@ -5,9 +5,9 @@
  * usage: allreduce_loop CALLS COUNT [STOP-FILE [LATE-RANK LATE-MS]]
  *
  * CALLS 0: until STOP-FILE exists, as rank 0 sees it (it tells the others in the data).
- * LATE-RANK sleeps LATE-MS before its 25th call. Lines: "explain RANK TEXT" of such a call; "running RANK PID
- * TRANSPORT" after 20 calls; at the end "done RANK CALLS", or "error RANK CULPRIT NANOSECONDS TEXT", the time being
- * that of CLOCK_MONOTONIC.
+ * MEET_BY in the environment: see by_files.h. LATE-RANK sleeps LATE-MS before its 25th call. Lines: "explain RANK TEXT"
+ * of such a call; "running RANK PID TRANSPORT" after 20 calls; at the end "done RANK CALLS", or "error RANK CULPRIT
+ * NANOSECONDS TEXT", the time being that of CLOCK_MONOTONIC.
  */
 #include <stdbool.h>
 #include <stdio.h>
@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "by_files.h"
 #include "coll/coll.h"
 
 enum { RUNNING_AT = 20, LATE_AT = 25, LOOK_EVERY = 64 };
@@ -74,6 +75,8 @@ int main(int argc, char **argv)
 {
 	size_t count = argc > 2 ? (size_t)atol(argv[2]) : 0;
 	float *x = calloc(count, sizeof(*x));
+	coll_config cfg = COLL_CONFIG_INIT;
+	struct by_files files;
 	coll_comm *comm = NULL;
 	int status;
 
@@ -82,7 +85,7 @@ int main(int argc, char **argv)
 		return 64;
 	}
 	setvbuf(stdout, NULL, _IOLBF, 0);
-	if (coll_comm_create(&comm, NULL) != COLL_OK) {
+	if (coll_comm_create(&comm, by_files(&files, &cfg) ? &cfg : NULL) != COLL_OK) {
 		status = lost(NULL, -1);
 	} else {
 		status = run(comm, x, count, argv, argc);

@@ -218,6 +218,6 @@ class Report:
         import sys
         sys.stdout.flush()
 
-    def close(self):
-        print(f"{self.passed} passed, {self.failed} failed, 0 skipped")
+    def close(self, skipped=0):
+        print(f"{self.passed} passed, {self.failed} failed, {skipped} skipped")
         return 1 if self.failed or not self.passed else 0

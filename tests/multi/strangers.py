@@ -71,7 +71,7 @@ def attacked(build, transport, garbage, silent, seed):
         doors = sorted(job.listeners())
         if job.used != {transport}:
             faults.append(f"it uses {job.used}")
-        if len([d for d in doors if d[0] == "tcp"]) < 4 or len(doors) < 8:
+        if len([d for d in doors if d[0] == "tcp"]) != (4 if transport == "tcp" else 0) or len(doors) < 8:
             faults.append(f"only these doors were found: {doors}")
         begun = now()
         held, inside = throw(doors, garbage, silent, rng)

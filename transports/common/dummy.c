@@ -168,6 +168,10 @@ static void dummy_path(void *inst, const void *a, size_t a_bytes, const void *b,
 	*path = (struct coll_transport_path){.rails = 1};
 }
 
+static void dummy_confine(void *inst)
+{
+}
+
 /* ---- No shared memory ---- */
 
 static coll_status none_offer(void *link, const struct coll_channel_key *key, const struct coll_memory *mem)
@@ -265,6 +269,7 @@ static const struct coll_transport dummy = {
         sizeof(struct coll_transport),
         "dummy",
         &coll_transport_shared_none,
+        false,
         dummy_open,
         dummy_close,
         dummy_fini,
@@ -294,6 +299,7 @@ static const struct coll_transport dummy = {
         dummy_mem_reg,
         dummy_mem_dereg,
         dummy_path,
+        dummy_confine,
 };
 
 /* The tables hold function pointers only, behind their first members: so this loop never has to

@@ -96,6 +96,7 @@ PASS(void, , disarm, (void *inst), in->inner)
 PASS(int, return, poll_fd, (void *inst), in->inner)
 PASS(int, return, service_fd, (void *inst), in->inner)
 PASS(void, , service, (void *inst), in->inner)
+PASS(void, , confine, (void *inst), in->inner)
 PASS(coll_status, return, mem_alloc, (void *inst, size_t len_bytes, struct coll_memory *mem), in->inner, len_bytes, mem)
 PASS(void, , mem_free, (void *inst, struct coll_memory *mem), in->inner, mem)
 PASS(coll_status, return, mem_reg, (void *inst, struct coll_memory *mem), in->inner, mem)
@@ -424,14 +425,14 @@ coll_status coll_transport_hook_wrap(const struct coll_transport *inner, const c
 	s->shared.settle = hook_settle;
 	s->shared.withdraw = hook_withdraw;
 	/* By position, so that a member added to the table is a compiler warning here. */
-	*table = (struct coll_transport){sizeof(*table),    inner->name,        &s->shared,      hook_open,
-	                                 hook_close,        hook_fini,          hook_caps,       hook_address,
-	                                 hook_reachable,    hook_link_open,     hook_link_close, hook_link_status,
-	                                 hook_channel_open, hook_channel_close, hook_slot,       hook_post,
-	                                 hook_post_ref,     hook_view,          hook_done,       hook_recv_into,
-	                                 hook_recv_through, hook_progress,      hook_arm,        hook_disarm,
-	                                 hook_poll_fd,      hook_service_fd,    hook_service,    hook_mem_alloc,
-	                                 hook_mem_free,     hook_mem_reg,       hook_mem_dereg,  hook_path};
+	*table = (struct coll_transport){
+	        sizeof(*table), inner->name,       &s->shared,       inner->ports,      hook_open,
+	        hook_close,     hook_fini,         hook_caps,        hook_address,      hook_reachable,
+	        hook_link_open, hook_link_close,   hook_link_status, hook_channel_open, hook_channel_close,
+	        hook_slot,      hook_post,         hook_post_ref,    hook_view,         hook_done,
+	        hook_recv_into, hook_recv_through, hook_progress,    hook_arm,          hook_disarm,
+	        hook_poll_fd,   hook_service_fd,   hook_service,     hook_mem_alloc,    hook_mem_free,
+	        hook_mem_reg,   hook_mem_dereg,    hook_path,        hook_confine};
 	*state = s;
 	return COLL_OK;
 }

@@ -203,7 +203,7 @@ void coll_tcp_accept_read(struct tcp_inst *in, struct tcp_handshake *h)
 
 /* Out of descriptors: pending handshakes are closed first. Then the next connection is accepted with
  * the reserve descriptor and closed, and the listener is ignored until the next tick. */
-static bool no_descriptors(struct tcp_inst *in)
+static bool no_descriptors(struct tcp_inst *in, int listener)
 {
 	int fd;
 
@@ -213,23 +213,23 @@ static bool no_descriptors(struct tcp_inst *in)
 	}
 	if (in->reserve_fd >= 0) {
 		coll_fd_close(in->reserve_fd);
-		fd = COLL_FD(accept4(in->listen_fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC));
+		fd = COLL_FD(accept4(listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC));
 		if (fd >= 0)
 			coll_fd_close(fd);
 		in->reserve_fd = COLL_FD(open("/dev/null", O_RDONLY | O_CLOEXEC));
 	}
 	tcp_log(in, COLL_LOG_WARN, "[COLL-6101] tcp: out of descriptors, a connection was refused");
-	in->accept_off = coll_reactor_watch(&in->service, in->listen_fd, 0, tcp_tag(TAG_LISTEN, 0, 0), EPOLL_CTL_MOD);
+	in->accept_off = coll_tcp_accept_watch(in, 0, EPOLL_CTL_MOD);
 	return false;
 }
 
-static bool open_door(struct tcp_inst *in)
+static bool open_door(struct tcp_inst *in, int listener)
 {
-	const int fd = COLL_FD(accept4(in->listen_fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC));
+	const int fd = COLL_FD(accept4(listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC));
 	struct tcp_handshake *h;
 
 	if (fd < 0 && (errno == EMFILE || errno == ENFILE))
-		return no_descriptors(in);
+		return no_descriptors(in, listener);
 	if (fd < 0)
 		return errno == ECONNABORTED || errno == EINTR;
 	h = free_place(in);
@@ -251,18 +251,31 @@ static bool open_door(struct tcp_inst *in)
 /* Who comes after the close is refused at once: a closed link only ends, by a connection that it has already. */
 static void shut(struct tcp_inst *in)
 {
-	epoll_ctl(in->service.epoll_fd, EPOLL_CTL_DEL, in->listen_fd, NULL);
-	shutdown(in->listen_fd, SHUT_RDWR);
+	for (int i = 0; i < in->listeners.count; i++) {
+		epoll_ctl(in->service.epoll_fd, EPOLL_CTL_DEL, in->listeners.fd[i], NULL);
+		shutdown(in->listeners.fd[i], SHUT_RDWR);
+	}
 	in->accept_off = false;
 }
 
-void coll_tcp_accept_new(struct tcp_inst *in)
+void coll_tcp_accept_new(struct tcp_inst *in, uint32_t listener)
 {
 	if (atomic_load(&in->closed)) {
 		shut(in);
 		return;
 	}
-	for (int i = 0; i < TCP_ACCEPTS_PER_CALL; i++)
-		if (!open_door(in))
+	for (int i = 0; i < TCP_ACCEPTS_PER_CALL && listener < (uint32_t)in->listeners.count; i++)
+		if (!open_door(in, in->listeners.fd[listener]))
 			break;
+}
+
+bool coll_tcp_accept_watch(struct tcp_inst *in, uint32_t events, int how)
+{
+	bool watched = true;
+
+	for (int i = 0; i < in->listeners.count; i++)
+		watched = coll_reactor_watch(&in->service, in->listeners.fd[i], events,
+		                             tcp_tag(TAG_LISTEN, 0, (uint32_t)i), how) &&
+		          watched;
+	return watched;
 }

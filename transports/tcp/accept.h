@@ -6,7 +6,9 @@
 
 #include "transports/tcp/tcp.h"
 
-void coll_tcp_accept_new(struct tcp_inst *in);
+void coll_tcp_accept_new(struct tcp_inst *in, uint32_t listener);
+/* epoll_ctl() for each listener. */
+bool coll_tcp_accept_watch(struct tcp_inst *in, uint32_t events, int how);
 
 /* Data from a connection that has not completed its handshake. */
 void coll_tcp_accept_read(struct tcp_inst *in, struct tcp_handshake *h);

@@ -93,8 +93,11 @@ static void append(struct coll_tcp_address *a, const struct coll_ip *ip, const s
 static void append_all(struct coll_tcp_address *a, const struct coll_ips *ips, const struct coll_tcp_allowed *allowed)
 {
 	for (unsigned i = 0; i < ips->count; i++)
-		if ((allowed->ip6 || !ips->at[i].ip6) &&
-		    a->count < (ips->at[i].loopback ? TCP_CANDIDATES_MAX : TCP_CANDIDATES_MAX - 2))
+		if (!allowed->ip6 && ips->at[i].ip6)
+			continue;
+		else if (allowed->loopback
+		                 ? a->count == 0 && ips->at[i].loopback
+		                 : a->count < (ips->at[i].loopback ? TCP_CANDIDATES_MAX : TCP_CANDIDATES_MAX - 2))
 			append(a, &ips->at[i], allowed);
 }
 
@@ -134,6 +137,26 @@ coll_status coll_tcp_address_local(struct coll_tcp_address *a, const struct coll
 	}
 	find_distances(a, allowed->env);
 	return COLL_OK;
+}
+
+void coll_tcp_address_ips(const struct coll_tcp_address *a, struct coll_ips *ips)
+{
+	ips->count = a->count;
+	for (unsigned i = 0; i < a->count; i++)
+		ips->at[i] = as_ip(&a->candidate[i]);
+}
+
+coll_status coll_tcp_address_listens(struct coll_tcp_address *a, uint16_t port, bool ip6)
+{
+	unsigned kept = 0;
+
+	for (unsigned i = 0; i < a->count; i++) {
+		a->candidate[i].port = port;
+		if (ip6 || !a->candidate[i].ip6)
+			a->candidate[kept++] = a->candidate[i];
+	}
+	a->count = kept;
+	return kept > 0 ? COLL_OK : COLL_ERR_CONFIG;
 }
 
 /* ---- text ---------------------------------------------------------------- */

@@ -11,6 +11,7 @@
 struct coll_tcp_allowed {
 	const char *interfaces; /* "eth0,eth1", "^docker0", "" */
 	bool ip6;
+	bool loopback;                                   /* one address of loopback is enough */
 	struct coll_link_rate rate[COLL_LINK_RATES_MAX]; /* instead of what the system says */
 	int rates;
 	const struct coll_transport_env *env; /* whom to ask about interfaces; NULL: nobody */
@@ -19,6 +20,11 @@ struct coll_tcp_allowed {
 /* The addresses of this process that are allowed and can be used now. why: one line on failure. */
 coll_status coll_tcp_address_local(struct coll_tcp_address *a, const struct coll_tcp_allowed *allowed, char *why,
                                    size_t why_bytes);
+
+/* To listen at. */
+void coll_tcp_address_ips(const struct coll_tcp_address *a, struct coll_ips *ips);
+/* There this process listens. An error: no candidate is left without IPv6. */
+coll_status coll_tcp_address_listens(struct coll_tcp_address *a, uint16_t port, bool ip6);
 
 /* As many candidates as fit in cap; ARGUMENT when none does. */
 coll_status coll_tcp_address_encode(const struct coll_tcp_address *a, void *buf, size_t cap, size_t *len_bytes);

@@ -167,8 +167,7 @@ static bool tick(void *inst, bool soon)
 		if (in->pending[i].fd >= 0 && now >= in->pending[i].deadline_ns)
 			coll_tcp_accept_refuse(in, &in->pending[i]);
 	if (in->accept_off)
-		in->accept_off = !coll_reactor_watch(&in->service, in->listen_fd, EPOLLIN, tcp_tag(TAG_LISTEN, 0, 0),
-		                                     EPOLL_CTL_MOD);
+		in->accept_off = !coll_tcp_accept_watch(in, EPOLLIN, EPOLL_CTL_MOD);
 	left = soon && flush_idle(in, busy);
 	check_hosts(in, now, busy);
 	if (!busy && atomic_load(&in->deaf) > 0)
@@ -182,7 +181,7 @@ static void event(void *inst, uint64_t tag)
 	const uint32_t index = (uint32_t)tag;
 
 	switch (tag >> 60) {
-	case TAG_LISTEN: coll_tcp_accept_new(in); break;
+	case TAG_LISTEN: coll_tcp_accept_new(in, index); break;
 	case TAG_PENDING:
 		if (index < TCP_PENDING_MAX && in->pending[index].fd >= 0 &&
 		    tcp_tag(TAG_PENDING, in->pending[index].generation, index) == tag)

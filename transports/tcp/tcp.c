@@ -26,6 +26,7 @@
 #include "base/link_rates.h"
 #include "base/log.h"
 #include "transport/transport.h"
+#include "transports/tcp/accept.h"
 #include "transports/tcp/address.h"
 #include "transports/tcp/channel.h"
 #include "transports/tcp/check.h"
@@ -36,7 +37,7 @@
 #include "transports/tcp/service.h"
 #include "transports/tcp/tx.h"
 
-enum { RX_BUDGET = 1 << 20 };
+enum { RX_BUDGET = 1 << 20, BACKLOG = 4096 };
 
 /* ---- open -------------------------------------------------------------- */
 
@@ -51,84 +52,54 @@ static bool parse_range(const char *text, unsigned *first, unsigned *last)
 	return sscanf(text, "%u-%u%c", first, last, &end) == 2 && *first > 0 && *first <= *last && *last <= 65535;
 }
 
-static int bind_port(const struct tcp_inst *in, int family, unsigned port)
-{
-	struct sockaddr_storage sa;
-	struct coll_tcp_candidate any = {.ip6 = family == AF_INET6, .port = (uint16_t)port};
-	const socklen_t len = coll_tcp_candidate_sockaddr(&any, &sa);
-	const int fd = COLL_FD(socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-	const int one = 1, zero = 0;
-
-	if (fd < 0)
-		return -1;
-	coll_tcp_link_buffers(in, fd); /* accepted sockets inherit them from here */
-	/* A range is reused soon; a port of the kernel's choice is free anyway. */
-	if (port != 0)
-		setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
-	if ((family == AF_INET6 && setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &zero, sizeof(zero)) != 0) ||
-	    bind(fd, (struct sockaddr *)&sa, len) != 0 || listen(fd, 4096) != 0) {
-		coll_errno_keep("listen");
-		coll_fd_close(fd); /* errno stays */
-		return -1;
-	}
-	return fd;
-}
-
-/* Processes of one host start at different places of the range. */
-static int bind_range(const struct tcp_inst *in, int family, unsigned first, unsigned last)
-{
-	const unsigned count = last - first + 1;
-	const unsigned start = (unsigned)getpid() % count;
-
-	for (unsigned i = 0; i < count; i++) {
-		const int fd = bind_port(in, family, first + (start + i) % count);
-
-		if (fd >= 0 || errno != EADDRINUSE)
-			return fd;
-	}
-	return -1;
-}
-
 /* Of sockets that will be accepted. What the system refuses is as if it had not been asked for. */
 static void inherit_control(struct tcp_inst *in)
 {
+	const int fd = in->listeners.fd[0];
 	socklen_t len = sizeof(in->system_control) - 1;
 
-	if (getsockopt(in->listen_fd, IPPROTO_TCP, TCP_CONGESTION, in->system_control, &len) != 0)
+	if (getsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, in->system_control, &len) != 0)
 		in->system_control[0] = '\0';
-	if (coll_tcp_link_control(in, in->listen_fd, TCP_PATH_UNKNOWN) || in->congestion[0] == '\0')
-		return;
-	tcp_log(in, COLL_LOG_WARN, "[COLL-6102] tcp: COLL_TCP_CONGESTION=%s: %s: continuing without it", in->congestion,
-	        coll_errno_text(errno).text);
-	in->congestion[0] = '\0';
-	coll_tcp_link_control(in, in->listen_fd, TCP_PATH_UNKNOWN);
+	if (!coll_tcp_link_control(in, fd, TCP_PATH_UNKNOWN) && in->congestion[0] != '\0') {
+		tcp_log(in, COLL_LOG_WARN, "[COLL-6102] tcp: COLL_TCP_CONGESTION=%s: %s: continuing without it",
+		        in->congestion, coll_errno_text(errno).text);
+		in->congestion[0] = '\0';
+	}
+	for (int i = 0; i < in->listeners.count; i++)
+		coll_tcp_link_control(in, in->listeners.fd[i], TCP_PATH_UNKNOWN);
 }
 
-static coll_status open_listener(struct tcp_inst *in, bool *ip6, uint16_t *port)
+/* Accepted sockets inherit them. */
+static void set_buffers(void *arg, int fd)
+{
+	coll_tcp_link_buffers(arg, fd);
+}
+
+/* At what is announced, where that was chosen or will be confined; else one socket takes every address. */
+static coll_status open_listeners(struct tcp_inst *in)
 {
 	const char *range = in->env.setting(in->env.ctx, "COLL_PORT_RANGE");
-	struct sockaddr_storage sa;
-	socklen_t len = sizeof(sa);
-	unsigned first, last;
+	const bool chosen = in->env.setting(in->env.ctx, "COLL_INTERFACE")[0] || in->env.one_host || in->env.sole;
+	/* Processes of one host start at different places of the range. */
+	struct coll_listen_how how = {
+	        .start = (unsigned)getpid(), .backlog = BACKLOG, .prepare = set_buffers, .arg = in};
+	struct coll_ips ips;
 
-	if (!parse_range(range, &first, &last)) {
+	if (!parse_range(range, &how.first, &how.last)) {
 		tcp_log(in, COLL_LOG_ERROR, "[COLL-6105] tcp: COLL_PORT_RANGE=%s is not first-last", range);
 		return COLL_ERR_CONFIG;
 	}
-	*ip6 = true;
-	in->listen_fd = bind_range(in, AF_INET6, first, last); /* takes IPv4 too */
-	if (in->listen_fd < 0 && errno != EADDRINUSE) {
-		*ip6 = false;
-		in->listen_fd = bind_range(in, AF_INET, first, last);
-	}
-	if (in->listen_fd < 0 || getsockname(in->listen_fd, (struct sockaddr *)&sa, &len) != 0) {
+	coll_tcp_address_ips(&in->address, &ips);
+	if (chosen)
+		how.at = &ips;
+	if (!coll_listeners_open(&in->listeners, &how)) {
+		coll_errno_keep("listen");
 		tcp_log(in, COLL_LOG_ERROR, "[COLL-6104] tcp: no port to listen on%s%s: %s",
 		        range[0] ? " in COLL_PORT_RANGE=" : "", range, coll_errno_text(errno).text);
 		return COLL_ERR_SYSTEM;
 	}
 	inherit_control(in);
-	*port = ntohs(*ip6 ? ((struct sockaddr_in6 *)&sa)->sin6_port : ((struct sockaddr_in *)&sa)->sin_port);
-	return COLL_OK;
+	return coll_tcp_address_listens(&in->address, in->listeners.port, in->listeners.ip6);
 }
 
 /* Other hosts may have an interface that this one lacks. */
@@ -146,20 +117,19 @@ static void read_rates(const struct tcp_inst *in, struct coll_tcp_allowed *allow
 			        allowed->rate[i].name);
 }
 
-static coll_status find_address(struct tcp_inst *in, bool ip6, uint16_t port)
+static coll_status find_address(struct tcp_inst *in)
 {
 	struct coll_tcp_allowed allowed = {
-	        .interfaces = in->env.setting(in->env.ctx, "COLL_INTERFACE"), .ip6 = ip6, .env = &in->env};
+	        .interfaces = in->env.setting(in->env.ctx, "COLL_INTERFACE"), .ip6 = true, .env = &in->env};
 	char why[160] = "";
 	coll_status status;
 
+	allowed.loopback = in->env.one_host && !allowed.interfaces[0];
 	read_rates(in, &allowed);
 	in->address.id = in->env.self;
 	status = coll_tcp_address_local(&in->address, &allowed, why, sizeof(why));
 	if (status != COLL_OK)
 		tcp_log(in, COLL_LOG_ERROR, "[COLL-6109] tcp: %s", why);
-	for (unsigned i = 0; i < in->address.count; i++)
-		in->address.candidate[i].port = port;
 	return status;
 }
 
@@ -168,7 +138,7 @@ static coll_status open_descriptors(struct tcp_inst *in)
 	in->data_epoll = COLL_FD(epoll_create1(EPOLL_CLOEXEC));
 	in->reserve_fd = COLL_FD(open("/dev/null", O_RDONLY | O_CLOEXEC));
 	if (in->data_epoll < 0 || in->reserve_fd < 0 || !coll_reactor_open(&in->service) ||
-	    !coll_reactor_watch(&in->service, in->listen_fd, EPOLLIN, tcp_tag(TAG_LISTEN, 0, 0), EPOLL_CTL_ADD)) {
+	    !coll_tcp_accept_watch(in, EPOLLIN, EPOLL_CTL_ADD)) {
 		tcp_log(in, COLL_LOG_ERROR, "[COLL-6106] tcp: cannot open an instance: %s",
 		        coll_errno_text(errno).text);
 		return COLL_ERR_SYSTEM;
@@ -201,13 +171,11 @@ static coll_status tcp_open(const struct coll_transport_env *env, void **inst)
 {
 	struct tcp_inst *in = calloc(1, sizeof(*in));
 	coll_status status;
-	uint16_t port = 0;
-	bool ip6 = false;
 
 	if (in == NULL)
 		return COLL_ERR_MEMORY;
 	in->env = *env;
-	in->listen_fd = in->data_epoll = in->reserve_fd = -1;
+	in->data_epoll = in->reserve_fd = -1;
 	coll_reactor_init(&in->service, &coll_tcp_service_table, in);
 	coll_link_table_init(&in->links, sizeof(struct tcp_link), coll_tcp_link_begin, in);
 	in->pending = calloc(TCP_PENDING_MAX, sizeof(*in->pending));
@@ -221,10 +189,10 @@ static coll_status tcp_open(const struct coll_transport_env *env, void **inst)
 	if (status == COLL_OK) {
 		read_settings(in);
 		coll_tcp_check_open(in);
-		status = open_listener(in, &ip6, &port);
+		status = find_address(in);
 	}
 	if (status == COLL_OK)
-		status = find_address(in, ip6, port);
+		status = open_listeners(in);
 	if (status == COLL_OK)
 		status = open_descriptors(in);
 	if (status != COLL_OK) {
@@ -291,7 +259,7 @@ static void tcp_fini(void *inst)
 	}
 	for (int i = 0; in->pending != NULL && i < TCP_PENDING_MAX; i++)
 		close_fd(in->pending[i].fd);
-	close_fd(in->listen_fd);
+	coll_listeners_close(&in->listeners);
 	close_fd(in->data_epoll);
 	close_fd(in->reserve_fd);
 	coll_reactor_fini(&in->service);
@@ -299,6 +267,17 @@ static void tcp_fini(void *inst)
 	free(in->pending);
 	free(in->up);
 	free(in);
+}
+
+/* Those that are here come over loopback first. */
+static void tcp_confine(void *inst)
+{
+	struct tcp_inst *in = inst;
+
+	pthread_mutex_lock(&in->service.lock);
+	coll_listeners_keep_loopback(&in->listeners);
+	coll_tcp_accept_watch(in, EPOLLIN, EPOLL_CTL_MOD);
+	pthread_mutex_unlock(&in->service.lock);
 }
 
 /* ---- facts ------------------------------------------------------------------ */
@@ -541,6 +520,7 @@ static int tcp_service_fd(void *inst)
 const struct coll_transport coll_transport_tcp = {
         .size = sizeof(struct coll_transport),
         .name = "tcp",
+        .ports = true,
         .open = tcp_open,
         .close = tcp_close,
         .fini = tcp_fini,
@@ -566,4 +546,5 @@ const struct coll_transport coll_transport_tcp = {
         .service_fd = tcp_service_fd,
         .service = coll_tcp_service,
         .path = tcp_path,
+        .confine = tcp_confine,
 };

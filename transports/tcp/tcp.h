@@ -22,6 +22,7 @@
 #include <sys/socket.h>
 
 #include "base/crc32c.h"
+#include "net/listen.h"
 #include "transport/transport.h"
 #include "transports/common/id_table.h"
 #include "transports/common/link_table.h"
@@ -299,7 +300,7 @@ struct tcp_inst {
 	uint32_t place; /* equal where payloads need no check, unless all do */
 	_Atomic bool closed;
 
-	int listen_fd;
+	struct coll_listeners listeners;
 	int data_epoll;
 	int reserve_fd; /* given up to refuse a connection when descriptors are out */
 
