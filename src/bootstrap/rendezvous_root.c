@@ -30,7 +30,7 @@ struct guest {
 };
 
 /* Of a hosted meeting: more than the first rank that comes may claim. */
-enum { HOSTED_RANKS_MAX = 1 << 20 };
+enum { HOSTED_RANKS_MAX = 1 << 17 };
 
 struct root {
 	struct rendezvous rendezvous;
