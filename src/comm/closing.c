@@ -304,6 +304,13 @@ static coll_status look_for_owed(void *arg, bool last, bool *moved)
 	return COLL_OK;
 }
 
+/* Of those who do not come, some never will: other communicators of the process say so. */
+static uint64_t deadline_ns(const struct coll_context *ctx)
+{
+	return coll_clock_ns() +
+	       (coll_control_is_parted(ctx->control) ? COLL_DELAY_NS(DESTROY_PARTED) : COLL_DELAY_NS(DESTROY));
+}
+
 /* A member has died, so there is no last barrier. But the process may end next, and others may be on their way to the
  * messages that it has sent them: it stays until they are here, too, for as long as it would wait in the barrier. */
 static void stay_for_messages(struct coll_comm *comm)
@@ -315,7 +322,7 @@ static void stay_for_messages(struct coll_comm *comm)
 	                              .arg = comm,
 	                              .nap_ms = COLL_DELAY_DESTROY_LOOK_MS,
 	                              .no_spin = true,
-	                              .until_ns = coll_clock_ns() + COLL_DELAY_NS(DESTROY)};
+	                              .until_ns = deadline_ns(comm->ctx)};
 
 	if (coll_comm_dead(comm) && !comm->ended && atomic_load_explicit(&comm->ctx->users, memory_order_relaxed) == 1)
 		coll_wait_loop_run(&loop);
@@ -350,9 +357,7 @@ static bool begin_closing(struct coll_comm *comm, struct coll_close_error **erro
 	p->comm = comm;
 	p->error_out = error_out;
 	p->wait = (struct coll_wait){.runs = {comm->run}, .nruns = 1, .record = &comm->call};
-	/* Of those who do not come, some never will: other communicators of the process say so. */
-	p->deadline_ns = coll_clock_ns() + (coll_control_is_parted(ctx->control) ? COLL_DELAY_NS(DESTROY_PARTED)
-	                                                                         : COLL_DELAY_NS(DESTROY));
+	p->deadline_ns = deadline_ns(ctx);
 	if (is_lost(comm)) {
 		keep_error(p);
 		return false;
