@@ -60,7 +60,10 @@ static uint64_t host_hash(void)
 /* The name by which processes of the maker's host find it. */
 static void unix_name(const uint64_t key[2], char *buf, size_t len_bytes)
 {
-	snprintf(buf, len_bytes, "coll-id-%016llx", (unsigned long long)coll_hash_combine(key[0], key[1]));
+	/* All users can read it, and must not learn the key. */
+	const struct coll_proof name = COLL_PROOF(key, {"name", 4});
+
+	snprintf(buf, len_bytes, "coll-id-%016llx", (unsigned long long)name.word[0]);
 }
 
 static void close_listeners(int listener[COLL_RENDEZVOUS_LISTENERS])

@@ -222,7 +222,8 @@ static void note_cause(struct member *m, const char *why)
 	char place[120];
 
 	if (target_count(m) == 0) {
-		snprintf(m->cause, sizeof(m->cause), "this user has no such file");
+		snprintf(m->cause, sizeof(m->cause),
+		         "this user has no such file; containers need a folder in common, or COLL_ROOT=host:port");
 		return;
 	}
 	a = target(m, m->target);
