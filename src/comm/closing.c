@@ -63,12 +63,21 @@ struct coll_closing {
 	struct coll_comm *comm;
 	struct coll_wait wait;
 	struct coll_wait_timer timer;
-	uint64_t deadline_ns;
+	uint64_t begun_ns;
 	char token[2]; /* buffers of the barrier */
 	bool over;     /* the barrier has ended: a thread of the user is to free it */
 };
 
 /* ---- The last barrier ---- */
+
+/* Of those who do not come, some never will: other communicators of the process say so, perhaps only later. */
+static bool is_late(const struct coll_context *ctx, uint64_t begun_ns)
+{
+	const uint64_t waited_ns = coll_clock_ns() - begun_ns;
+
+	return waited_ns > COLL_DELAY_NS(DESTROY) ||
+	       (waited_ns > COLL_DELAY_NS(DESTROY_PARTED) && coll_control_is_parted(ctx->control));
+}
 
 static bool is_over(struct coll_closing *p)
 {
@@ -79,7 +88,7 @@ static bool is_over(struct coll_closing *p)
 	if (st == COLL_OK)
 		return true;
 	now = coll_clock_ns();
-	if (now > p->deadline_ns)
+	if (is_late(p->comm->ctx, p->begun_ns))
 		return true;
 	if (st != COLL_AGAIN)
 		return coll_comm_inquire(p->comm, &p->wait, &p->timer, p->comm->run, st) != COLL_OK;
@@ -283,9 +292,15 @@ static bool may_owe(struct coll_comm *comm, int rank)
 	        (tags && tags->fabric.peers && tags->fabric.peers[rank]));
 }
 
+struct owed {
+	struct coll_comm *comm;
+	uint64_t begun_ns;
+};
+
 static coll_status look_for_owed(void *arg, bool last, bool *moved)
 {
-	struct coll_comm *comm = arg;
+	const struct owed *owed = arg;
+	struct coll_comm *comm = owed->comm;
 	const struct coll_record mine = {.comm = comm->id,
 	                                 .kind = COLL_RECORD_DESTROY,
 	                                 .sequence = comm->sequence,
@@ -294,7 +309,7 @@ static coll_status look_for_owed(void *arg, bool last, bool *moved)
 
 	if (last)
 		return COLL_AGAIN;
-	if (atomic_load_explicit(&comm->aborted, memory_order_relaxed))
+	if (atomic_load_explicit(&comm->aborted, memory_order_relaxed) || is_late(comm->ctx, owed->begun_ns))
 		return COLL_OK;
 	*moved = coll_context_progress(comm->ctx) > 0;
 	coll_record_publish(&comm->record, &mine);
@@ -304,25 +319,26 @@ static coll_status look_for_owed(void *arg, bool last, bool *moved)
 	return COLL_OK;
 }
 
-/* Of those who do not come, some never will: other communicators of the process say so. */
-static uint64_t deadline_ns(const struct coll_context *ctx)
+static void interrupt_owed(void *arg)
 {
-	return coll_clock_ns() +
-	       (coll_control_is_parted(ctx->control) ? COLL_DELAY_NS(DESTROY_PARTED) : COLL_DELAY_NS(DESTROY));
+	const struct owed *owed = arg;
+
+	coll_comm_abort(owed->comm, COLL_INTERRUPTED);
 }
 
 /* A member has died, so there is no last barrier. But the process may end next, and others may be on their way to the
  * messages that it has sent them: it stays until they are here, too, for as long as it would wait in the barrier. */
 static void stay_for_messages(struct coll_comm *comm)
 {
+	struct owed owed = {comm, coll_clock_ns()};
 	struct coll_wait_loop loop = {.ctxs = &comm->ctx,
 	                              .n = 1,
 	                              .look = look_for_owed,
-	                              .interrupt = interrupt_one,
-	                              .arg = comm,
+	                              .interrupt = interrupt_owed,
+	                              .arg = &owed,
 	                              .nap_ms = COLL_DELAY_DESTROY_LOOK_MS,
 	                              .no_spin = true,
-	                              .until_ns = deadline_ns(comm->ctx)};
+	                              .until_ns = owed.begun_ns + COLL_DELAY_NS(DESTROY)};
 
 	if (coll_comm_dead(comm) && !comm->ended && atomic_load_explicit(&comm->ctx->users, memory_order_relaxed) == 1)
 		coll_wait_loop_run(&loop);
@@ -357,7 +373,7 @@ static bool begin_closing(struct coll_comm *comm, struct coll_close_error **erro
 	p->comm = comm;
 	p->error_out = error_out;
 	p->wait = (struct coll_wait){.runs = {comm->run}, .nruns = 1, .record = &comm->call};
-	p->deadline_ns = deadline_ns(ctx);
+	p->begun_ns = coll_clock_ns();
 	if (is_lost(comm)) {
 		keep_error(p);
 		return false;
