@@ -145,14 +145,14 @@ for pair in COLL_INTRA_BYTES=65536 COLL_INTRA=on COLL_SLOTS=00 COLL_MEMORY_BUDGE
 done
 together 0 'COLL_TIMEOUT_SM is set but is not a setting' COLL_TIMEOUT_SM=5
 
-together 1 'tcp: no port to listen on in COLL_PORT_RANGE=47113-47114: Address already in use' COLL_PORT_RANGE=47113-47114 COLL_TRANSPORTS=tcp
+together 1 'tcp: no port to listen on in COLL_PORT_RANGE=47113-47113: Address already in use' COLL_PORT_RANGE=47113-47113 COLL_TRANSPORTS=tcp
 python3 -c 'import socket, time
 s = socket.create_server(("", 47115))
 print("there", flush=True)
 time.sleep(60)' >"$dir/there" &
 taken=$!
 for ((i = 0; i < 300; i++)); do [ -s "$dir/there" ] && break || sleep 0.01; done
-together 0 'control links: no port to listen on in COLL_PORT_RANGE=47115-47115: Address already in use' COLL_PORT_RANGE=47115-47115
+together 0 'control links: no port to listen on in COLL_PORT_RANGE=47115-47115: Address already in use' COLL_PORT_RANGE=47115-47115 COLL_HOST_ID=here
 kill $taken
 
 echo "$passed passed, $failed failed, 0 skipped"
