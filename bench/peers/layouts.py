@@ -17,7 +17,6 @@ import random
 import shlex
 import subprocess
 import sys
-import types
 
 import bounds
 import cells as cells_of

@@ -8,7 +8,6 @@ import os
 import shutil
 import sys
 import tempfile
-import time
 
 from job import Job, Report, free_port, inodes, until
 

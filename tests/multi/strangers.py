@@ -35,7 +35,7 @@ def connect_to(door):
 
 def throw(doors, garbage, silent, rng):
     """Turn by turn over the doors. Returns the silent ones and how many got in."""
-    held, inside, heard = [], {d: 0 for d in doors}, []
+    held, inside = [], {d: 0 for d in doors}
     for i in range(garbage + silent):
         for d in doors:
             s = connect_to(d)
