@@ -14,9 +14,20 @@ from job import Job, Report, free_port, inodes, until
 RANKS = 3
 
 
+def is_rank(process, job):
+    """Launchers listen, too, and some leave their sockets to what they start."""
+    try:
+        return os.readlink(f"/proc/{process}/exe") == os.path.realpath(job.program[0])
+    except OSError:
+        return False
+
+
 def tcp_listeners(job):
-    """(address, port) of each listening socket of its processes."""
-    mine, found = set().union(*(inodes(p) for p in job.processes())), set()
+    """(address, port) of each listening socket of its ranks."""
+    of_ranks, of_launcher = set(), set()
+    for p in job.processes():
+        (of_ranks if is_rank(p, job) else of_launcher).update(inodes(p))
+    mine, found = of_ranks - of_launcher, set()
     for name in ("tcp", "tcp6"):
         try:
             rows = open("/proc/net/" + name).readlines()[1:]
