@@ -298,11 +298,13 @@ def init(rank: int | None = None, size: int | None = None, *, id: bytes | None =
     ranks. device: whose memory calls take beside host memory: "host", "cuda" (by the local rank), "cuda:2" or 2. Settings are
     those of the library (`coll-info --settings`) in lower case, without the prefix: timeout_ms=5000.
     """
-    if id is None and exchange is None:
+    if id is None and exchange is None and size != 1:
         settings = _secret.of_store(settings)
     comm = Communicator()
-    comm._open(-1 if rank is None else rank, 0 if size is None else size, id, exchange, _lines(_device(device, settings)))
-    _secret.forget()
+    try:
+        comm._open(-1 if rank is None else rank, 0 if size is None else size, id, exchange, _lines(_device(device, settings)))
+    finally:
+        _secret.forget()
     _life.hold(comm)
     _life.watch_exit_of_worker()
     return comm

@@ -13,7 +13,8 @@ _key: str | None = None
 
 def forget() -> None:
     """The library has read COLL_JOB_KEY and keeps it: Python's copy of the environment is passed to children and written to logs."""
-    os.environ.pop("COLL_JOB_KEY", None)
+    if os.environ.get("COLL_JOB_KEY"):
+        os.environ["COLL_JOB_KEY"] = ""  # in its place: another thread may be reading the variables
 
 
 def _has_another(settings: dict[str, Any]) -> bool:

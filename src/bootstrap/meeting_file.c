@@ -3,8 +3,8 @@
  * file that only its user can read. It writes the file into each folder that is there, and ranks look in all of them.
  *
  * Folders that all users share let anybody make a file of any name. So a file counts only if this user owns it, nobody
- * else may open it, and it is no link; where somebody else has the usual name, the file has a random ending, and ranks
- * read the whole folder. The socket's owner is checked by who connects.
+ * else may open it, and it is no symbolic link; where somebody else has the usual name, the file has a random ending,
+ * and ranks read the whole folder. The socket's owner is checked by who connects.
  *
  * A file is named after the public words of the job. It holds the network namespace, in which alone the socket's name
  * means something, and a hash under the job's key, by which jobs with equal words are told apart. It appears whole. It
@@ -109,8 +109,7 @@ static bool reads_here(const struct line *l, char socket_name[COLL_MEETING_SOCKE
 /* Only this user can have written it. */
 static bool is_own(int fd, struct stat *st)
 {
-	return fstat(fd, st) == 0 && S_ISREG(st->st_mode) && st->st_uid == geteuid() && (st->st_mode & 077) == 0 &&
-	       st->st_nlink == 1;
+	return fstat(fd, st) == 0 && S_ISREG(st->st_mode) && st->st_uid == geteuid() && (st->st_mode & 077) == 0;
 }
 
 enum what { ABSENT, FOREIGN, UNFINISHED, LINE };

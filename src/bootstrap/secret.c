@@ -97,8 +97,11 @@ static ssize_t read_all(int fd, char buf[BYTES_MAX + 2])
 	while (n <= BYTES_MAX) {
 		struct pollfd p = {.fd = fd, .events = POLLIN};
 		const int ready = poll(&p, 1, COLL_DELAY_KEY_FD_MS);
-		ssize_t got = ready > 0 ? read(fd, buf + n, BYTES_MAX + 1 - n) : -1;
+		/* The ranks of a host may share a file and its offset. */
+		ssize_t got = ready > 0 ? pread(fd, buf + n, BYTES_MAX + 1 - n, (off_t)n) : -1;
 
+		if (got < 0 && ready > 0 && errno == ESPIPE)
+			got = read(fd, buf + n, BYTES_MAX + 1 - n);
 		if (got == 0)
 			break;
 		if (ready == 0)
@@ -206,7 +209,9 @@ static coll_status read_fd(int fd, uint64_t key[2], struct coll_error_box *err)
 	if (st == COLL_OK && !from_digits(buf, (size_t)n - (buf[n - 1] == '\n'), key))
 		from_bytes(buf, (size_t)n, key);
 	explicit_bzero(buf, sizeof(buf));
-	coll_fd_close(fd);
+	/* One without a key stays open: the next try must not find a file of the program at its number. */
+	if (st == COLL_OK)
+		coll_fd_close(fd);
 	return st;
 }
 
@@ -296,7 +301,8 @@ coll_status coll_secret_find(const struct coll_settings *settings, const char *w
 		memcpy(id->job_key, key, sizeof(key));
 		explicit_bzero(key, sizeof(key));
 		id->secret = sources[i].name;
-		if (!id->port_seed && !sources[i].shared)
+		/* Ports that the words alone choose can be taken by who knows the words. */
+		if (id->port_seed || !sources[i].shared)
 			id->port_seed = coll_siphash24(id->job_key, "ports", 5) | 1;
 		return COLL_OK;
 	}
@@ -350,25 +356,29 @@ static void wipe_shown(const char *name)
 
 static void wipe_environment(void)
 {
+	const char *left;
+
 	wipe_shown("COLL_JOB_KEY=");
 	/* A copy that the program made: the value is replaced, since its bytes may be a constant. */
-	if (*getenv("COLL_JOB_KEY"))
+	left = getenv("COLL_JOB_KEY");
+	if (left && *left)
 		setenv("COLL_JOB_KEY", "", 1);
 }
 
 void coll_secret_take(void)
 {
-	const char *digits = getenv("COLL_JOB_KEY");
+	const char *digits;
 	uint64_t key[2];
 
-	if (!digits || !from_digits(digits, strlen(digits), key))
-		return;
-	enter();
-	memcpy(kept.environment, key, sizeof(key));
-	kept.has_environment = true;
-	wipe_environment();
+	enter(); /* another thread may be overwriting it */
+	digits = getenv("COLL_JOB_KEY");
+	if (digits && from_digits(digits, strlen(digits), key)) {
+		memcpy(kept.environment, key, sizeof(key));
+		kept.has_environment = true;
+		wipe_environment();
+		explicit_bzero(key, sizeof(key));
+	}
 	release_lock();
-	explicit_bzero(key, sizeof(key));
 }
 
 void coll_secret_forget(struct coll_settings *settings)

@@ -259,8 +259,8 @@ static void the_key_leaves_the_environment(void)
 static void runs_with_a_key(void)
 {
 	char *const argv[] = {"secret_test", "shown", NULL};
-	char *const env[] = {
-	        "BEFORE=1", "COLL_JOB_KEY=" DIGITS, "COLL_ROOT=h:1", "COLL_RANK=0", "COLL_SIZE=2", "LAST=1", NULL};
+	static char key[] = "COLL_JOB_KEY=" DIGITS;
+	char *const env[] = {"BEFORE=1", key, "COLL_ROOT=h:1", "COLL_RANK=0", "COLL_SIZE=2", "LAST=1", NULL};
 
 	execve("/proc/self/exe", argv, env);
 	CHECK(false, "exec");

@@ -425,6 +425,8 @@ static coll_status configure(const coll_config **cfg, coll_config *whole, int lo
 {
 	coll_status st = read_config(cfg, whole, err);
 
+	/* First: another thread must not overwrite the key while the environment is read. */
+	coll_secret_take();
 	if (st == COLL_OK)
 		st = coll_settings_load(settings, *cfg, unknown, err);
 	if (st == COLL_OK)
@@ -616,7 +618,6 @@ coll_status coll_comm_create_all(coll_comm **comms, int n, const coll_config *cf
 	else
 		st = configure(&cfg, &whole, n, settings, NULL, &device, &err);
 	if (st == COLL_OK) {
-		coll_secret_take();
 		coll_secret_forget(settings);
 		st = coll_shared_group_create(&group);
 	}

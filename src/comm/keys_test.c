@@ -110,7 +110,8 @@ static int exchange(void *arg, const void *mine, void *all, size_t len_bytes)
 	memcpy(table + (size_t)m->rank * len_bytes, mine, len_bytes);
 	pthread_barrier_wait(&all_here);
 	memcpy(all, table, RANKS * len_bytes);
-	if (pthread_barrier_wait(&all_here) == PTHREAD_BARRIER_SERIAL_THREAD)
+	pthread_barrier_wait(&all_here);
+	if (m->rank == 0)
 		free(table);
 	return 0;
 }

@@ -228,7 +228,14 @@ static bool connect_first(struct coll_control *c, int peer, bool asked, bool pro
 	if (!p->trying_ns)
 		p->trying_ns = coll_clock_ns();
 	errno = 0;
-	return connect_to(c, peer, same_host(c, &c->peer_infos[peer]) ? -1 : 0, asked, probe) || short_of(errno);
+	if (connect_to(c, peer, same_host(c, &c->peer_infos[peer]) ? -1 : 0, asked, probe))
+		return true;
+	if (!short_of(errno))
+		return false;
+	/* Nothing was tried: that is no time without a way to it. */
+	if (!p->cut_off_ns)
+		p->trying_ns = 0;
+	return true;
 }
 
 /* None of its addresses accepts a connection, and none of those that refuse had worked before: the network may come

@@ -109,7 +109,8 @@ static bool keep(struct coll_control *c, const struct coll_note *n, int from)
 	}
 	if (!h)
 		return false;
-	*h = (struct coll_held_note){.from = from, .note = *n, .age.looked_ns = coll_clock_ns()};
+	*h = (struct coll_held_note){.from = from, .note = *n, .came_ns = coll_clock_ns()};
+	h->age.looked_ns = h->came_ns;
 	if (is_fact(n)) {
 		/* At the end of the list: a query for the first death then returns the one reported first. */
 		at = c->last_fact ? &c->last_fact->chain : &c->facts;
@@ -198,7 +199,8 @@ static bool sensible(const struct coll_control *c, const struct coll_note *n)
 {
 	return n->origin >= 0 && n->origin < c->size && n->process < c->size &&
 	       (n->kind == COLL_GOSSIP_DEATH
-	                ? n->process >= 0 && n->after_process >= -1 && n->after_process < c->size
+	                ? n->process >= 0 && n->after_process >= -1 && n->after_process < c->size &&
+	                          (n->after_status == COLL_OK || n->after_status > COLL_AGAIN)
 	                : n->kind == COLL_GOSSIP_FAIL && n->status > COLL_AGAIN && n->process >= -1);
 }
 

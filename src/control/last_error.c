@@ -58,7 +58,8 @@ bool coll_control_is_parted(struct coll_control *c)
 	pthread_mutex_lock(&c->lock);
 	is = c->error && c->error->note.kind == COLL_GOSSIP_FAIL && recent(c->error->came_ns, coll_clock_ns());
 	for (const struct coll_held_note *h = c->facts; h && !is; h = h->chain)
-		is = h->note.kind == COLL_GOSSIP_DEATH && h->note.status == COLL_ERR_PEER_SILENT;
+		is = h->note.kind == COLL_GOSSIP_DEATH && h->note.status == COLL_ERR_PEER_SILENT &&
+		     recent(h->came_ns, coll_clock_ns());
 	pthread_mutex_unlock(&c->lock);
 	return is;
 }
@@ -121,9 +122,9 @@ static bool may_explain(const struct coll_control *c, const struct coll_held_not
 {
 	const struct coll_note *n = &h->note;
 
-	if (n->process == process || n->process < 0 || n->origin == c->rank || !recent(h->age.looked_ns, end_ns))
+	if (n->process == process || n->process < 0 || n->origin == c->rank || !recent(h->came_ns, end_ns))
 		return false;
-	if (n->status == COLL_ERR_PEER_SILENT && c->peers[n->process].life.last_answer_ns > h->age.looked_ns)
+	if (n->status == COLL_ERR_PEER_SILENT && c->peers[n->process].life.last_answer_ns > h->came_ns)
 		return false;
 	return n->kind == COLL_GOSSIP_DEATH || n->comm != 0;
 }

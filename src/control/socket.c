@@ -152,8 +152,11 @@ int coll_link_read(struct coll_control_link *l)
 	if (n < 0)
 		return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR ? 0 : -1;
 	l->in_bytes += (size_t)n;
-	if (l->in_bytes >= 8 && (l->in.magic != COLL_PEER_INFO_MAGIC || l->in.version != COLL_PEER_INFO_VERSION))
+	if (l->in_bytes >= 8 && (l->in.magic != COLL_PEER_INFO_MAGIC || l->in.version != COLL_PEER_INFO_VERSION)) {
+		l->corrupt = l->ready;
+		errno = 0;
 		return -1;
+	}
 	return l->in_bytes == sizeof(l->in) ? 1 : 0;
 }
 

@@ -39,6 +39,7 @@ struct peer {
 	bool dead;
 	int process_fd;    /* readable when it has ended: process.c; 0: none */
 	bool met;          /* a link to it was authenticated: its notes arrive there */
+	bool unheard;      /* it gave up a link that was proved: its goodbye may have no way here */
 	bool corrupt;      /* a message on a link to it failed its check, which has been said */
 	bool refused;      /* its listener refused a connection, and no link was authenticated since */
 	bool door_opened;  /* a listener accepted and closed during this round of addresses */
@@ -73,8 +74,9 @@ struct coll_held_note {
 	struct coll_held_note *next;
 	struct coll_held_note *chain; /* of facts, or of failures in one bucket */
 	int from;                     /* process whose link brought it, -1: found here */
-	struct coll_uptime age;       /* of a death, since it came */
-	bool read;                    /* behind that age what had come over the links was read */
+	uint64_t came_ns;
+	struct coll_uptime age; /* of a death, since it came */
+	bool read;              /* behind that age what had come over the links was read */
 	struct coll_note note;
 };
 

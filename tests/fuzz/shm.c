@@ -113,7 +113,9 @@ static int make_fd(uint8_t kind, size_t len_bytes)
 		return open("/dev/null", O_RDWR | O_CLOEXEC);
 	if (kind % 8 == 2) {
 		fd = memfd_create("fuzz", MFD_CLOEXEC);
-		return fd >= 0 && ftruncate(fd, 4096) == 0 ? fd : fd;
+		if (fd >= 0 && ftruncate(fd, 4096) != 0)
+			abort();
+		return fd;
 	}
 	return coll_shm_memfd(kind % 8 == 3 ? 4096 : len_bytes ? len_bytes : 4096);
 }

@@ -168,12 +168,12 @@ static bool send_one(struct scene *x, uint32_t i)
 
 static void receive(struct scene *x, unsigned how)
 {
-	const struct coll_frame f = frame_of(x, x->came);
-	struct coll_frame seen;
+	struct coll_frame f, seen;
 	const void *p;
 
 	if (x->came == FRAMES)
 		return;
+	f = frame_of(x, x->came);
 	if (!x->waits && how == 0) {
 		if (x->b.t->view(x->rx, &p, &seen) != COLL_OK)
 			return;
