@@ -85,9 +85,7 @@ static bool handle(struct coll_control *c, struct coll_control_link *l)
 	case COLL_MSG_PING: coll_control_on_ping(c, l, &m->u.question); return true;
 	case COLL_MSG_PONG:
 		coll_control_on_pong(c, l, &m->u.answer);
-		if (coll_net->write(c->env.wake_fd, &one, sizeof(one)) < 0) {
-			/* Full: awake already. */
-		}
+		(void)!coll_net->write(c->env.wake_fd, &one, sizeof(one)); /* full: awake already */
 		return true;
 	case COLL_MSG_BYE:
 		/* It waits for the acknowledgement. */
