@@ -63,12 +63,15 @@ coll_status coll_unique_id_create(coll_unique_id *id)
 	coll_status st;
 
 	coll_error_clear(&err);
+	coll_secret_take();
 	if (!id)
 		st = coll_error_set(&err, COLL_ERR_ARGUMENT, "id is NULL");
 	else if (!settings)
 		st = coll_error_set(&err, COLL_ERR_MEMORY, "out of memory");
 	else
 		st = coll_settings_load(settings, NULL, NULL, &err);
+	if (st == COLL_OK)
+		coll_secret_forget(settings);
 	if (st == COLL_OK)
 		st = coll_bootstrap_unique_id(settings, id, &err);
 	free(settings);
@@ -552,10 +555,8 @@ coll_status coll_comm_create(coll_comm **out, const coll_config *cfg)
 		if (coll_secret_warns(&ctx->identity))
 			coll_log(&ctx->logger, COLL_LOG_WARN,
 			         "[COLL-5114] the ranks met at %.100s without a secret: whoever reaches it can join "
-			         "this job, end "
-			         "it and change its results; a key in ~/.config/coll/key (mode 600) on each host, or "
-			         "one "
-			         "COLL_JOB_KEY for all ranks, prevents that",
+			         "this job, end it and change its results; a key in ~/.config/coll/key (mode 600) on "
+			         "each host, or one COLL_JOB_KEY for all ranks, prevents that",
 			         ctx->identity.root_host);
 		if (unknown[0])
 			coll_log(&ctx->logger, COLL_LOG_WARN,

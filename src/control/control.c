@@ -94,10 +94,7 @@ static bool handle(struct coll_control *c, struct coll_control_link *l)
 		c->peers[l->peer].life.left = true;
 		c->peers[l->peer].life.left_ns = coll_clock_ns();
 		return true;
-	case COLL_MSG_CLOSE:
-		c->peers[l->peer].unheard |= l->ready;
-		coll_control_given_up(c, l);
-		return true;
+	case COLL_MSG_CLOSE: coll_control_given_up(c, l); return true;
 	case COLL_MSG_ALIVE: return true;
 	case COLL_MSG_ERROR: return coll_control_on_error(c, l, &m->u.error);
 	default: return false;

@@ -162,6 +162,9 @@ bool coll_control_end_cause(struct coll_control *c, int process, bool presumed, 
 	death = death_of(c, process);
 	other = presumed ? reported(c, process, end_ns) : NULL;
 	*why = (struct coll_note){.process = -1};
+	/* A host that went out of reach ended nothing by itself: as in coll_control_explain(). */
+	if (death && death->status == COLL_ERR_PEER_SILENT)
+		e = NULL;
 	if (e && recent(e->came_ns, end_ns) && (e->note.kind == COLL_GOSSIP_FAIL || !death)) {
 		*why = e->note;
 	} else if (death && death->after_status) {

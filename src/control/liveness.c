@@ -83,9 +83,8 @@ static bool others_know(const struct coll_control *c, int peer)
  * The same holds for a link that was authenticated for another reason. */
 static bool would_have_heard(const struct coll_control *c, int peer)
 {
-	/* Its goodbye may have come on a link that was altered on the way, or had none to come on, and none has been
-	 * authenticated since. */
-	if ((c->peers[peer].corrupt || c->peers[peer].unheard) && !c->peers[peer].met)
+	/* Its goodbye may have come on a link that was altered on the way, and none has been authenticated since. */
+	if (c->peers[peer].corrupt && !c->peers[peer].met)
 		return false;
 	for (int i = 0; i < COLL_NEIGHBOURS; i++)
 		if (coll_control_neighbour(c, peer, i) == c->rank)

@@ -39,7 +39,6 @@ struct peer {
 	bool dead;
 	int process_fd;    /* readable when it has ended: process.c; 0: none */
 	bool met;          /* a link to it was authenticated: its notes arrive there */
-	bool unheard;      /* it gave up a link that was proved: its goodbye may have no way here */
 	bool corrupt;      /* a message on a link to it failed its check, which has been said */
 	bool refused;      /* its listener refused a connection, and no link was authenticated since */
 	bool door_opened;  /* a listener accepted and closed during this round of addresses */
