@@ -9,6 +9,7 @@
 #include "control/liveness.h"
 #include "control/ping.h"
 #include "control/planes_test.h"
+#include "tests/plain.h"
 
 /* From one to another, made by the first. */
 static struct coll_control_link *made(const struct job *j, int from, int to)

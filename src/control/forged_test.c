@@ -10,6 +10,7 @@
 #include "control/handshake.h"
 #include "control/liveness.h"
 #include "control/planes_test.h"
+#include "tests/plain.h"
 
 static char said[480];
 

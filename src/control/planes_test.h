@@ -13,7 +13,6 @@
 #include "base/clock.h"
 #include "control/connect.h"
 #include "control/state.h"
-#include "tests/plain.h"
 
 enum { RANKS = 3, TURNS = 2000 };
 
@@ -28,25 +27,32 @@ struct job {
 	int wake_fd[RANKS];
 };
 
-static inline bool answer(void *ctx, int process, const struct coll_mismatch_msg *q, struct coll_answer *a)
+static inline bool no_answer(void *ctx, int process, const struct coll_mismatch_msg *q, struct coll_answer *a)
 {
 	return false;
 }
-static inline void alert(void *ctx, uint64_t comm)
+static inline void no_alert(void *ctx, uint64_t comm)
 {
 }
-static inline bool needs(void *ctx, uint64_t comm)
+static inline bool needs_all(void *ctx, uint64_t comm)
 {
 	return true;
 }
 
-/* The listeners are there, and who connects waits. */
-static inline bool open_all(struct job *j)
+/* What the planes ask of the library above them. */
+struct above {
+	bool (*answer)(void *ctx, int process, const struct coll_mismatch_msg *q, struct coll_answer *a);
+	bool (*needs)(void *ctx, uint64_t comm);
+};
+
+static const struct above NOTHING_ABOVE = {no_answer, needs_all};
+
+/* The listeners are there, and who connects waits. Settings of *j are those of the caller. */
+static inline bool open_below(struct job *j, const struct above *above)
 {
 	struct coll_error_box err;
 	bool good = true;
 
-	memset(j, 0, sizeof(*j));
 	for (int r = 0; r < RANKS; r++) {
 		struct coll_control_env env = {.settings = &j->settings,
 		                               .logger = &j->logger,
@@ -54,9 +60,9 @@ static inline bool open_all(struct job *j)
 		                               .self = {{(uint64_t)getpid() << 8 | (uint64_t)r, coll_clock_ns()}},
 		                               .alarm = &j->alarm[r],
 		                               .host_id = "here",
-		                               .answer = answer,
-		                               .alert = alert,
-		                               .needs = needs};
+		                               .answer = above->answer,
+		                               .alert = no_alert,
+		                               .needs = above->needs};
 
 		j->wake_fd[r] = env.wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
 		j->peer_infos[r].id = env.self;
@@ -66,13 +72,24 @@ static inline bool open_all(struct job *j)
 	return good;
 }
 
-static inline bool begin(struct job *j)
+static inline bool open_all(struct job *j)
 {
-	bool good = open_all(j);
+	memset(j, 0, sizeof(*j));
+	return open_below(j, &NOTHING_ABOVE);
+}
+
+static inline bool join_all(struct job *j)
+{
+	bool good = true;
 
 	for (int r = 0; r < RANKS && good; r++)
 		good = coll_control_join(j->c[r], j->peer_infos, r, RANKS) == COLL_OK;
 	return good;
+}
+
+static inline bool begin(struct job *j)
+{
+	return open_all(j) && join_all(j);
 }
 
 static inline void end(struct job *j)

@@ -3,32 +3,15 @@
  * planes in one process; rank 2 sends the input to rank 0, over the link that it has proved.
  */
 #include <stdlib.h>
-#include <sys/eventfd.h>
-#include <unistd.h>
 
-#include "base/clock.h"
-#include "control/connect.h"
 #include "control/gossip.h"
 #include "control/ping.h"
-#include "control/state.h"
+#include "control/planes_test.h"
 #include "tests/fuzz/fuzz.h"
 
 void fuzz_control(const uint8_t *data, size_t len_bytes);
 
-enum { RANKS = 3, TURNS = 200 };
-
-static const uint64_t COMM = 0x77, session_key[2] = {3, 4};
-
-struct job {
-	struct coll_settings settings;
-	struct coll_logger logger;
-	struct coll_peer_info peer_infos[RANKS];
-	struct coll_control *c[RANKS];
-	atomic_uint alarm[RANKS];
-	int wake_fd[RANKS];
-};
-
-static bool answer(void *ctx, int process, const struct coll_mismatch_msg *q, struct coll_answer *a)
+static bool has_answer(void *ctx, int process, const struct coll_mismatch_msg *q, struct coll_answer *a)
 {
 	FUZZ_HOLDS(process >= 0 && process < RANKS);
 	memset(a, 0, sizeof(*a));
@@ -36,60 +19,18 @@ static bool answer(void *ctx, int process, const struct coll_mismatch_msg *q, st
 	return true;
 }
 
-static void alert(void *ctx, uint64_t comm)
-{
-}
-
-static bool needs(void *ctx, uint64_t comm)
+static bool needs_some(void *ctx, uint64_t comm)
 {
 	return comm % 2;
 }
 
-static void begin(struct job *j)
+static void start(struct job *j)
 {
-	static uint64_t serial;
-	struct coll_error_box err;
+	const struct above above = {has_answer, needs_some};
 
 	memset(j, 0, sizeof(*j));
 	FUZZ_HOLDS(coll_settings_load(&j->settings, NULL, NULL, NULL) == COLL_OK);
-	serial++;
-	for (int r = 0; r < RANKS; r++) {
-		struct coll_control_env env = {.settings = &j->settings,
-		                               .logger = &j->logger,
-		                               .job_key = session_key,
-		                               .self = {{(uint64_t)getpid() << 8 | (uint64_t)r, serial}},
-		                               .alarm = &j->alarm[r],
-		                               .host_id = "here",
-		                               .answer = answer,
-		                               .alert = alert,
-		                               .needs = needs};
-
-		j->wake_fd[r] = env.wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-		j->peer_infos[r].id = env.self;
-		strcpy(j->peer_infos[r].host_id, env.host_id);
-		FUZZ_HOLDS(coll_control_open(&env, &j->peer_infos[r], &j->c[r], &err) == COLL_OK);
-	}
-	for (int r = 0; r < RANKS; r++)
-		FUZZ_HOLDS(coll_control_join(j->c[r], j->peer_infos, r, RANKS) == COLL_OK);
-}
-
-static void serve(struct job *j, int rank)
-{
-	for (int i = 0; i < j->c[rank]->nlinks; i++)
-		j->c[rank]->links[i]->deadline_ns = UINT64_MAX;
-	coll_control_service(j->c[rank]);
-}
-
-static void end(struct job *j)
-{
-	for (int r = 0; r < RANKS; r++) {
-		for (int k = 0; k < RANKS; k++)
-			j->c[r]->peers[k].refused = true;
-		while (j->c[r]->nlinks > 0)
-			coll_control_drop_link(j->c[r], j->c[r]->links[0]);
-		coll_control_close(&j->c[r], 0);
-		close(j->wake_fd[r]);
-	}
+	FUZZ_HOLDS(open_below(j, &above) && join_all(j));
 }
 
 /* Of rank 2 to rank 0, proved. */
@@ -128,7 +69,7 @@ void fuzz_control(const uint8_t *data, size_t len_bytes)
 	struct job *j = malloc(sizeof(*j));
 	struct coll_control_link *l;
 
-	begin(j);
+	start(j);
 	l = meet(j);
 	FUZZ_HOLDS(l != NULL);
 	for (int i = 0; i < 40 && in.left > 0; i++) {

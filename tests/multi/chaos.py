@@ -22,7 +22,7 @@ import tempfile
 import time
 
 from apart import apart, belongings, leftovers
-from job import alive, inodes, now, starved, until
+from job import alive, inodes, now, sanitized, starved, until
 import soak
 
 UNREACHABLE_MS, TIMEOUT_MS, CREATE_TIMEOUT_MS = 2500, 3000, 5000
@@ -397,7 +397,7 @@ KINDS = [Kill, Stop, Pause, Flap, OneWay, Loss, Away, Deaf, Reset, Descriptors, 
 
 def draw(options, index):
     rng = random.Random(f"chaos {options.seed} {index}")
-    kinds = [k for k in KINDS if (options.kind in k.kind if options.kind else k.every)]
+    kinds = [k for k in KINDS if (options.kind in k.kind if options.kind else k.every) and not (k is Memory and options.sanitized)]
     return kinds[index % len(kinds)](options, index, rng)
 
 
@@ -471,6 +471,7 @@ def main():
     apart()
     tempfile.tempdir = os.environ["TMPDIR"] = tempfile.mkdtemp(prefix="coll-chaos.")
     o.build = os.path.abspath(o.build)
+    o.sanitized = sanitized(o.build)
     try:
         hosts = [Hosts(i) for i in range(o.jobs)] if os.environ.get("COLL_SOAK_APART") else []
         if not hosts or not all(h.good for h in hosts) or not Disk.prepare():

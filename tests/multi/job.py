@@ -45,6 +45,13 @@ def until(condition, seconds):
     return condition()
 
 
+def sanitized(build):
+    """True if the library of this build is one of a sanitizer: Python cannot load it, a limit of memory ends it at once."""
+    with open(f"{build}/src/libcoll.so", "rb") as f:
+        text = f.read()
+    return b"__asan_init" in text or b"__tsan_init" in text
+
+
 def free_port():
     with socket.socket() as s:
         s.bind(("127.0.0.1", 0))

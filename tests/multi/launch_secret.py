@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 
-from job import Job, Report, until
+from job import Job, Report, sanitized, until
 from wires import wires_or_none
 
 BUILD = sys.argv[1]
@@ -109,7 +109,7 @@ def by_sources(report, wires, where):
 
 
 def by_python(report, wires, where):
-    if not os.path.exists(f"{BUILD}/python/coll/__init__.py"):
+    if not os.path.exists(f"{BUILD}/python/coll/__init__.py") or sanitized(BUILD):
         return
     os.makedirs(os.path.join(where, "torch"))
     key_file(where, "torch/__init__.py", b"")
