@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Install into an empty DESTDIR and build the README's first program against it:
-# with pkg-config, with CMake, and against the static library; then run each.
+# with pkg-config, with CMake, and against the static library; then run each. What is
+# installed starts without LD_LIBRARY_PATH: a DESTDIR is a prefix that was moved.
 set -u
 src=$1 build=$2
 dir=$(mktemp -d)
@@ -33,8 +34,24 @@ export PKG_CONFIG_SYSROOT_DIR="$dir/root" PKG_CONFIG_PATH="$lib/pkgconfig"
 try "pkg-config" sh -c "cc -std=c11 -Wall -Wextra -Werror -o $dir/first $dir/first.c \$(pkg-config --cflags --libs libcoll)"
 try "runs" run_hello "$dir/first"
 # The system's libraries stay shared: many have no static form.
-try "static" sh -c "cc -std=c11 -o $dir/first-static $dir/first.c \$(pkg-config --cflags libcoll) $lib/libcoll.a \$(pkg-config --libs hwloc 2>/dev/null) -lpthread -lm -ldl"
+try "static" sh -c "cc -std=c11 -o $dir/first-static $dir/first.c \$(pkg-config --static --cflags --libs libcoll | sed s/-lcoll/-l:libcoll.a/)"
 try "static runs" run_hello "$dir/first-static"
+try "static needs no libcoll.so" sh -c "! readelf -d $dir/first-static | grep -q 'NEEDED.*libcoll'"
+try "pkg-config asks for no other package" sh -c "! grep -q '^Requires' $pc"
+starts() { # PROGRAM: every program has --help; what the loader lacks ends with 127
+	local status=0
+	env -u LD_LIBRARY_PATH "$1" --help || status=$?
+	[ $status != 127 ]
+}
+programs=0
+for program in $(find "$dir/root" -path '*/bin/*' -type f); do
+	try "starts: $(basename "$program")" starts "$program"
+	programs=$((programs + 1))
+done
+try "programs are installed" test $programs -ge 10
+module=$(find "$dir/root" -name '_coll.abi3.so')
+[ -z "$module" ] || try "Python's module finds the library" env -u LD_LIBRARY_PATH PYTHONPATH="$(dirname "$(dirname "$module")")" \
+	sh -c "cd $dir && python3 -c 'import coll; assert coll.get_library().startswith(\"$dir\"), coll.get_library()'"
 # What pip builds is another form of this tree.
 if [ -d "$build/python" ]; then
 	try "the wheel's form" meson setup "$dir/wheel" "$src" -Dwheel=true -Dtests=disabled -Dgpt=disabled -Dpeers=disabled
