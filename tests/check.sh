@@ -63,7 +63,7 @@ verdict "AddressSanitizer and UBSan suite" $?
 caught build/asan/tests/planted-leak LeakSanitizer
 verdict "a planted leak is caught" $?
 
-configure tsan -Db_sanitize=thread -Db_lundef=false -Doptimization=1 -Ddebug=true -Dtests=disabled
+configure tsan -Db_sanitize=thread -Db_lundef=false -Doptimization=1 -Ddebug=true -Dcriterion=disabled
 verdict "ThreadSanitizer build" $?
 suite tsan $(threaded tsan)
 verdict "ThreadSanitizer, programs where threads race" $?

@@ -10,7 +10,7 @@ for tool in aarch64-linux-gnu-gcc qemu-aarch64; do
 	command -v $tool >/dev/null || { echo "SKIPPED: no $tool"; echo "0 passed, 0 failed, 1 skipped"; exit 77; }
 done
 [ -e "$build/build.ninja" ] ||
-	meson setup "$build" "$src" --cross-file "$src/cross/aarch64.ini" -Dwerror=true -Doptimization=2 -Dtests=disabled \
+	meson setup "$build" "$src" --cross-file "$src/cross/aarch64.ini" -Dwerror=true -Doptimization=2 -Dcriterion=disabled \
 		-Dhwloc=disabled -Dgpt=disabled >/dev/null || exit 1
 # The tests beside this one mostly wait: they get a core when they want it.
 { echo 10 >/proc/self/autogroup; } 2>/dev/null || renice -n 10 -p $$ >/dev/null

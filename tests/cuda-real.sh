@@ -135,7 +135,7 @@ make_build() {
 		echo "missing:$missing. meson and ninja: python3 -m pip install meson ninja; or --build DIRECTORY, built elsewhere"
 		return 1
 	fi
-	[ -e "$build/build.ninja" ] || meson setup "$build" "$here" -Dtests=disabled -Drdma=disabled -Dgpt=disabled -Dpeers=disabled || return 1
+	[ -e "$build/build.ninja" ] || meson setup "$build" "$here" -Dcriterion=disabled -Drdma=disabled -Dgpt=disabled -Dpeers=disabled || return 1
 	"$py" -c 'import torch' 2>/dev/null && targets+=" $(ninja -C "$build" -t targets all | sed -n 's|^\(python/coll/[^:]*\): .*|\1|p')"
 	ninja -C "$build" $targets
 }

@@ -58,6 +58,17 @@ if [ -d "$build/python" ]; then
 else
 	skipped=$((skipped + 1))
 fi
+# Options that leave things out: the folders of what is built then.
+folders_of() { # OPTIONS...
+	meson setup "$dir/less" "$src" -Dpeers=enabled "$@" && meson introspect "$dir/less" --targets |
+		python3 -c 'import json, os, sys; print(*sorted({os.path.relpath(os.path.dirname(t["defined_in"]), sys.argv[1]) for t in json.load(sys.stdin)}))' "$src" >"$dir/folders"
+}
+for option in tests tools; do
+	try "-D$option=disabled" folders_of -D$option=disabled
+	try "-D$option=disabled: neither tests nor what only they need" sh -c "! grep -E -w 'tests|sim|peers' $dir/folders"
+	rm -rf "$dir/less"
+done
+try "-Dtools=disabled: the library alone" grep -E -x '\.( src(/[a-z]+)*)*' "$dir/folders"
 try "soname" sh -c "readelf -d $lib/libcoll.so | grep -q 'SONAME.*libcoll.so.0'"
 # A program that loads this library while it runs has little room for thread-local data of the fast kind.
 try "little thread-local data" sh -c "readelf -lW $lib/libcoll.so | awk '\$1 == \"TLS\" && \$6 > \"0x000100\" {exit 1}'"
