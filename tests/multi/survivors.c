@@ -166,12 +166,17 @@ static void serve_any(coll_comm *comm)
 		if (coll_send_tag(&next, 1, COLL_I32, info.source, 1, comm, NULL) != COLL_OK)
 			names_victim(comm, COLL_ERR_PEER_DEAD, "a request");
 	}
-	/* Those that have come before the death was known may have been enough. */
+	/* Those that have come before the death was known may have been enough, and the victim not have had its turn.
+	 */
 	while (told == 0) {
-		const coll_status st = coll_recv_tag(answer, LARGE, COLL_I32, COLL_ANY_SOURCE, 2, comm, NULL);
+		coll_message_info info;
+		const coll_status st = coll_recv_tag(answer, LARGE, COLL_I32, COLL_ANY_SOURCE, 2, comm, &info);
 
-		if (st == COLL_OK)
+		if (st == COLL_OK) {
+			if (info.source == VICTIM)
+				coll_send_tag(&next, 1, COLL_I32, VICTIM, 1, comm, NULL);
 			continue;
+		}
 		names_victim(comm, st, "an answer more");
 		told++;
 	}
