@@ -117,7 +117,6 @@ ROW(LINK_FLUSH_LOOK, 1, PACE, "between looks at links that have something left t
 ROW(LOOP_READER, 2000, RETURN, "for a thread that reads loaned memory, before the loan is revoked")
 ROW(SHM_HANDSHAKE, 2000, STRANGER, "for a connection of shm to be proved")
 ROW(SHM_NO_DESCRIPTOR, 1000, TIMEOUT, "without a descriptor to connect with; then the link fails")
-ROW(SHM_NO_DESCRIPTOR_APART, 200, TIMEOUT, "times without a descriptor that lie farther apart are not one")
 ROW(SHM_SCARCE_LINE, 1000, PACE, "between lines about missing descriptors")
 ROW(SHM_TICK, 20, PACE, "between looks at connections under way")
 ROW(SHM_PUSH_CLAIM, 20, RETURN, "for a sender that fills memory of ours to end, before pages are taken back")

@@ -146,21 +146,23 @@ static uint64_t patience_ns(const struct shm_link *l)
 	       COLL_NS_PER_MS;
 }
 
-/* At the limit of this process. For a moment it may be; then it is what links fail of that have no connection. */
+/* At the limit of this process. For a moment it may be; then it is what links fail of that have no connection. How
+ * often this is called says nothing: the process may be one of many. */
 static void no_descriptor(struct shm_inst *in)
 {
 	const uint64_t now = coll_clock_ns();
 	const char *cause = NULL;
 
-	if (now > in->short_last_ns + COLL_DELAY_NS(SHM_NO_DESCRIPTOR_APART))
-		in->short_ns = now;
-	in->short_last_ns = now;
-	for (struct shm_link *l = in->links; l; l = l->next)
-		if (l->opened && !l->conn && now >= in->short_ns + patience_ns(l) &&
-		    coll_shm_link_state(l) == COLL_AGAIN) {
-			cause = cause ? cause : coll_shm_lack(in, "no descriptor is left to connect with");
-			coll_shm_link_break(l, COLL_ERR_SYSTEM, cause);
-		}
+	for (struct shm_link *l = in->links; l; l = l->next) {
+		if (!l->opened || l->conn || coll_shm_link_state(l) != COLL_AGAIN)
+			continue;
+		if (l->short_ns <= in->had_ns)
+			l->short_ns = now;
+		if (now < l->short_ns + patience_ns(l))
+			continue;
+		cause = cause ? cause : coll_shm_lack(in, "no descriptor is left to connect with");
+		coll_shm_link_break(l, COLL_ERR_SYSTEM, cause);
+	}
 }
 
 /* Pending connections stay in the backlog of the system, which would wake this thread again and again. */
@@ -188,7 +190,7 @@ static void on_listener(struct shm_inst *in)
 		}
 		if (fd < 0)
 			break;
-		in->short_last_ns = 0;
+		in->had_ns = coll_clock_ns();
 		if (in->strangers >= SHM_CONNS_MAX)
 			evict(in);
 		if (atomic_load(&in->closed) || !same_user(fd) || !conn_new(in, fd, SHM_WAIT_HELLO))
@@ -238,7 +240,7 @@ static void try_connect(struct shm_link *l)
 			no_descriptor(l->inst);
 		return;
 	}
-	l->inst->short_last_ns = 0;
+	l->inst->had_ns = coll_clock_ns();
 	memcpy(at.sun_path + 1, l->address.name, SHM_NAME_BYTES);
 	connected = connect(fd, (struct sockaddr *)&at, len) == 0;
 	if (connected && same_user(fd)) {

@@ -316,6 +316,7 @@ struct shm_link {
 	atomic_bool wanted; /* link_status said AGAIN */
 	struct shm_conn *conn;
 	uint64_t since_ns;
+	uint64_t short_ns; /* since when there has been no descriptor for it; before had_ns: there was one */
 	struct shm_outgoing *out, **out_tail;
 	struct shm_segment *own, *theirs;
 	uint32_t segments;
@@ -411,10 +412,9 @@ struct shm_inst {
 	bool changed;    /* a sleeper may want to know */
 	bool timer_set;
 	uint64_t scarce_ns; /* when a lack of descriptors was said last */
-	uint64_t short_ns;  /* since when there has been none, and when that was seen last; 0: there was one */
-	uint64_t short_last_ns;
-	char lack[240]; /* the cause of links that end for lack of something here */
-	bool deaf;      /* no connection is accepted until the timer: there was no descriptor */
+	uint64_t had_ns;    /* when there was one last */
+	char lack[240];     /* the cause of links that end for lack of something here */
+	bool deaf;          /* no connection is accepted until the timer: there was no descriptor */
 	struct coll_pending pending;
 };
 
