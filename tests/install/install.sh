@@ -58,6 +58,10 @@ if [ -d "$build/python" ]; then
 else
 	skipped=$((skipped + 1))
 fi
+# Every page of the guide that a message, a header or the README names is installed under that name.
+for page in $(cat "$src"/README.md "$src"/include/coll/*.h "$src"/src/base/*.h | grep -o 'docs/guide/[a-z-]*\.md' | sort -u); do
+	try "installed: $page" test -s "$dir/root$prefix/share/doc/libcoll/$page"
+done
 # Options that leave things out: the folders of what is built then.
 folders_of() { # OPTIONS...
 	meson setup "$dir/less" "$src" -Dpeers=enabled "$@" && meson introspect "$dir/less" --targets |
