@@ -44,11 +44,19 @@ starts() { # PROGRAM: every program has --help; what the loader lacks ends with 
 	[ $status != 127 ]
 }
 programs=0
-for program in $(find "$dir/root" -path '*/bin/*' -type f); do
+for program in $(find "$dir/root" -type f \( -path '*/bin/*' -o -path '*/libexec/*' \)); do
 	try "starts: $(basename "$program")" starts "$program"
 	programs=$((programs + 1))
 done
 try "programs are installed" test $programs -ge 10
+bin=$dir/root$prefix/bin
+# nccl-tests has programs of these names.
+for name in all_gather broadcast gather reduce reduce_scatter scatter sendrecv; do
+	try "${name}_perf is not in bin" test ! -e "$bin/${name}_perf"
+	try "coll-perf $name" sh -c "env -u LD_LIBRARY_PATH PATH=$bin:$PATH coll-perf $name --help | grep -q 'usage: ${name}_perf'"
+done
+try "coll-perf all_reduce" sh -c "$bin/coll-perf all_reduce --help | grep -q 'usage: allreduce_perf'"
+try "coll-perf refuses other names" sh -c "! $bin/coll-perf all_geather 2>$dir/said && grep -q all_geather $dir/said"
 module=$(find "$dir/root" -name '_coll.abi3.so')
 [ -z "$module" ] || try "Python's module finds the library" env -u LD_LIBRARY_PATH PYTHONPATH="$(dirname "$(dirname "$module")")" \
 	sh -c "cd $dir && python3 -c 'import coll; assert coll.get_library().startswith(\"$dir\"), coll.get_library()'"
