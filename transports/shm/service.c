@@ -53,10 +53,58 @@ static bool worth_a_line(struct shm_inst *in)
 	return true;
 }
 
+/* One whose peer connects may have its descriptor already, and be in the handshake. */
+static bool shakes_hands(const struct shm_link *l)
+{
+	for (const struct shm_conn *c = l->inst->conns; c; c = c->next)
+		if (c->state == SHM_WAIT_HELLO || (c->state == SHM_WAIT_AUTH && coll_same_process(&c->peer, &l->peer)))
+			return true;
+	return false;
+}
+
+static uint64_t patience_ns(const struct shm_link *l)
+{
+	return (COLL_DELAY_SHM_NO_DESCRIPTOR_MS + (shakes_hands(l) ? COLL_DELAY_SHM_HANDSHAKE_MS : 0)) * COLL_NS_PER_MS;
+}
+
+/* At the limit of this process. For a moment it may be; then it is what links fail of that have no connection. How
+ * often this is called says nothing: the process may be one of many. */
+static void no_descriptor(struct shm_inst *in)
+{
+	const uint64_t now = coll_clock_ns();
+	const char *cause = NULL;
+
+	for (struct shm_link *l = in->links; l; l = l->next) {
+		if (!l->opened || l->conn || coll_shm_link_state(l) != COLL_AGAIN)
+			continue;
+		if (l->short_ns <= in->had_ns)
+			l->short_ns = now;
+		if (now < l->short_ns + patience_ns(l))
+			continue;
+		cause = cause ? cause : coll_shm_lack(in, "no descriptor is left to connect with");
+		coll_shm_link_break(l, COLL_ERR_SYSTEM, cause);
+	}
+}
+
+/* A peer has connected, and what it sent to join could not be taken. It tries again, and each attempt begins well. */
+static void not_taken_in(struct shm_inst *in, const struct coll_process_id *peer)
+{
+	struct shm_link *l = coll_shm_link_find(in, peer);
+	const uint64_t now = coll_clock_ns();
+
+	if (!l || !l->opened || l->conn)
+		return;
+	if (!l->untaken_ns)
+		l->untaken_ns = now;
+	else if (now >= l->untaken_ns + COLL_DELAY_NS(SHM_NO_DESCRIPTOR))
+		coll_shm_link_break(l, COLL_ERR_SYSTEM, coll_shm_lack(in, "what it sent cannot be taken"));
+}
+
 /* The message is lost with what it brought. The peer has joined, or will, and would wait for ever: where there is a
- * link it ends, with the cause; an attempt of the peer's is made again. */
+ * link it ends, with the cause; an attempt of the peer's is made again for a while. */
 static void cut_short(struct shm_inst *in, struct shm_conn *c)
 {
+	const struct coll_process_id peer = c->peer;
 	struct shm_link *l = c->link;
 
 	if (worth_a_line(in))
@@ -64,6 +112,8 @@ static void cut_short(struct shm_inst *in, struct shm_conn *c)
 	if (l)
 		coll_shm_link_break(l, COLL_ERR_SYSTEM, coll_shm_lack(in, "what it sent cannot be taken"));
 	coll_shm_conn_end(in, c);
+	if (!l)
+		not_taken_in(in, &peer);
 }
 
 static void on_conn(struct shm_inst *in, struct shm_conn *c)
@@ -136,33 +186,6 @@ static void evict(struct shm_inst *in)
 	}
 	if (oldest)
 		conn_lost(in, oldest);
-}
-
-/* One whose peer connects may have its descriptor already, and be in the handshake. */
-static uint64_t patience_ns(const struct shm_link *l)
-{
-	return (coll_shm_we_connect(l) ? COLL_DELAY_SHM_NO_DESCRIPTOR_MS
-	                               : COLL_DELAY_SHM_NO_DESCRIPTOR_MS + COLL_DELAY_SHM_HANDSHAKE_MS) *
-	       COLL_NS_PER_MS;
-}
-
-/* At the limit of this process. For a moment it may be; then it is what links fail of that have no connection. How
- * often this is called says nothing: the process may be one of many. */
-static void no_descriptor(struct shm_inst *in)
-{
-	const uint64_t now = coll_clock_ns();
-	const char *cause = NULL;
-
-	for (struct shm_link *l = in->links; l; l = l->next) {
-		if (!l->opened || l->conn || coll_shm_link_state(l) != COLL_AGAIN)
-			continue;
-		if (l->short_ns <= in->had_ns)
-			l->short_ns = now;
-		if (now < l->short_ns + patience_ns(l))
-			continue;
-		cause = cause ? cause : coll_shm_lack(in, "no descriptor is left to connect with");
-		coll_shm_link_break(l, COLL_ERR_SYSTEM, cause);
-	}
 }
 
 /* Pending connections stay in the backlog of the system, which would wake this thread again and again. */

@@ -316,7 +316,8 @@ struct shm_link {
 	atomic_bool wanted; /* link_status said AGAIN */
 	struct shm_conn *conn;
 	uint64_t since_ns;
-	uint64_t short_ns; /* since when there has been no descriptor for it; before had_ns: there was one */
+	uint64_t short_ns;   /* since when there has been no descriptor for it; before had_ns: there was one */
+	uint64_t untaken_ns; /* since when its peer cannot be taken in for lack of one; 0: no attempt of it failed so */
 	struct shm_outgoing *out, **out_tail;
 	struct shm_segment *own, *theirs;
 	uint32_t segments;

@@ -16,11 +16,13 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/delay.h"
 #include "tests/holdings.h"
 #include "tests/plain.h"
 #include "transport/transport_shared.h"
 #include "transports/shm/link.h"
 #include "transports/shm/segment.h"
+#include "transports/shm/service.h"
 #include "transports/shm/shm.h"
 #include "transports/shm/wire.h"
 
@@ -29,6 +31,7 @@ static const uint64_t job_key[2] = {3, 4};
 struct bench {
 	const struct coll_transport *t;
 	void *inst[2], *link[2], *tx, *rx;
+	bool served; /* at every turn, not seldom: what waits for a second must not take a minute on a busy machine */
 	int downs;
 	coll_status why;
 	char cause[128];
@@ -55,8 +58,11 @@ static void count_down(void *ctx, const struct coll_process_id *peer, coll_statu
 
 static void progress(struct bench *b)
 {
-	for (int i = 0; i < 2; i++)
+	for (int i = 0; i < 2; i++) {
 		b->t->progress(b->inst[i]);
+		if (b->served)
+			coll_shm_service_step(b->inst[i], true);
+	}
 	sched_yield();
 }
 
@@ -445,6 +451,7 @@ BENCH_TEST(shm, a_link_that_gets_no_descriptor_ends)
 	bool connected, ended;
 	const int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
 
+	b->served = true;
 	in = b->inst[0];
 	memcpy(at.sun_path + 1, in->self.name, SHM_NAME_BYTES);
 	for (int i = 0; i < 2; i++) {
@@ -465,6 +472,68 @@ BENCH_TEST(shm, a_link_that_gets_no_descriptor_ends)
 	for (int i = 0; i < 2; i++)
 		b->t->link_close(link[i]);
 	close(fd);
+}
+
+/* One that connects: HELLO and AUTH as a member of the job says them, which knows the key. */
+static bool joins_by(struct bench *b, int fd, const struct coll_process_id *me)
+{
+	struct shm_inst *in = b->inst[0];
+	struct sockaddr_un at = {.sun_family = AF_UNIX};
+	struct shm_message m = coll_shm_message(SHM_HELLO);
+	int fds[2];
+	uint64_t nonce[2][2] = {{5, 0}};
+
+	memcpy(at.sun_path + 1, in->self.name, SHM_NAME_BYTES);
+	if (connect(fd, (struct sockaddr *)&at, offsetof(struct sockaddr_un, sun_path) + 1 + SHM_NAME_BYTES) != 0)
+		return false;
+	m.hello.self = *me;
+	m.hello.peer = in->self.id;
+	memcpy(m.hello.nonce, nonce[0], sizeof(nonce[0]));
+	if (coll_shm_transmit(fd, &m, (const int[2]){-1, -1}) != 1 ||
+	    !AWAIT(b, coll_shm_receive(fd, &m, fds, false) == 1) || m.type != SHM_CHALLENGE)
+		return false;
+	memcpy(nonce[1], m.hello.nonce, sizeof(nonce[1]));
+	m = coll_shm_message(SHM_AUTH);
+	m.intro.proof = coll_shm_proof(in, 'c', me, &in->self.id, (const uint64_t(*)[2])nonce);
+	return coll_shm_transmit(fd, &m, (const int[2]){in->page_fd, in->page_fd}) == 1;
+}
+
+/* Who is connected to has a descriptor for the connection, but none for what comes over it: each attempt of the peer
+ * begins well. */
+BENCH_TEST(shm, a_link_whose_peer_cannot_be_taken_in_ends)
+{
+	enum { ATTEMPTS = 60 };
+	const struct coll_process_id me = {{0, 1}};
+	struct shm_address address;
+	struct rlimit was, one;
+	int fd[ATTEMPTS], next = 0;
+	bool spoke = true;
+	void *link;
+
+	b->served = true;
+	address = ((struct shm_inst *)b->inst[1])->self;
+	address.id = me;
+	REQUIRE(b->t->link_open(b->inst[0], &me, &address, sizeof(address), &link) == COLL_OK);
+	for (int i = 0; i < ATTEMPTS; i++)
+		fd[i] = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	REQUIRE(getrlimit(RLIMIT_NOFILE, &was) == 0);
+	one = was;
+	one.rlim_cur = (rlim_t)fd[ATTEMPTS - 1] + 2;
+	REQUIRE(setrlimit(RLIMIT_NOFILE, &one) == 0);
+	while (spoke && next < ATTEMPTS && b->t->link_status(link) == COLL_AGAIN) {
+		const uint64_t again = coll_clock_ns() + 30 * COLL_NS_PER_MS;
+
+		spoke = joins_by(b, fd[next++], &me);
+		while (coll_clock_ns() < again)
+			progress(b);
+	}
+	REQUIRE(setrlimit(RLIMIT_NOFILE, &was) == 0);
+	CHECK(spoke && next > 1);
+	CHECK(b->t->link_status(link) == COLL_ERR_SYSTEM, "%d after %d attempts", b->t->link_status(link), next);
+	CHECK(AWAIT(b, b->downs == 1) && strstr(b->cause, "Too many open files"), "%d: %s", b->downs, b->cause);
+	b->t->link_close(link);
+	for (int i = 0; i < ATTEMPTS; i++)
+		close(fd[i]);
 }
 
 /* Where files may not be that long, ftruncate() would end the program by SIGXFSZ. */

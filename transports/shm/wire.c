@@ -110,6 +110,7 @@ int coll_shm_receive(int fd, struct shm_message *m, int fds[2], bool accept_fds)
 	} control;
 	struct iovec iov = {m, sizeof(*m)};
 	struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1};
+	bool lacking;
 	ssize_t n;
 
 	fds[0] = fds[1] = -1;
@@ -131,12 +132,14 @@ int coll_shm_receive(int fd, struct shm_message *m, int fds[2], bool accept_fds)
 		take_fds(&msg, fds);
 	if (well_formed(m, n) && !(msg.msg_flags & MSG_TRUNC) && !(accept_fds && (msg.msg_flags & MSG_CTRUNC)))
 		return 1;
+	/* No message has more than two. */
+	lacking = well_formed(m, n) && accept_fds && (msg.msg_flags & MSG_CTRUNC) && fds[1] < 0;
 	for (int i = 0; i < 2; i++) {
 		if (fds[i] >= 0)
 			coll_fd_close(fds[i]);
 		fds[i] = -1;
 	}
-	if (!well_formed(m, n) || !accept_fds || !(msg.msg_flags & MSG_CTRUNC))
+	if (!lacking)
 		return -1;
 	errno = EMFILE;
 	coll_errno_keep("recvmsg");
