@@ -301,25 +301,34 @@ int coll_listen_range(const struct coll_address *a, uint16_t first, uint16_t las
 	return -1;
 }
 
-int coll_listen_unix(const char *name, struct coll_address *a)
+int coll_listen_unix_at(const struct coll_address *a)
 {
-	int fd = COLL_FD(socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+	const int fd = COLL_FD(socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
 	int e;
 
-	if (fd < 0)
-		return -1;
+	if (fd < 0 || (bind(fd, (const struct sockaddr *)&a->at, a->len) == 0 && listen(fd, BACKLOG) == 0))
+		return fd;
+	e = errno;
+	coll_fd_close(fd);
+	errno = e;
+	return -1;
+}
+
+int coll_listen_unix(const char *name, struct coll_address *a)
+{
+	int fd, e;
+
 	if (name) {
 		coll_address_unix(a, name);
-	} else {
-		memset(a, 0, sizeof(*a));
-		a->at.ss_family = AF_UNIX;
-		a->len = sizeof(sa_family_t);
+		return coll_listen_unix_at(a);
 	}
-	if (bind(fd, (struct sockaddr *)&a->at, a->len) == 0 && listen(fd, BACKLOG) == 0) {
-		a->len = sizeof(a->at);
-		if (getsockname(fd, (struct sockaddr *)&a->at, &a->len) == 0)
-			return fd;
-	}
+	memset(a, 0, sizeof(*a));
+	a->at.ss_family = AF_UNIX;
+	a->len = sizeof(sa_family_t);
+	fd = coll_listen_unix_at(a);
+	a->len = sizeof(a->at);
+	if (fd < 0 || getsockname(fd, (struct sockaddr *)&a->at, &a->len) == 0)
+		return fd;
 	e = errno;
 	coll_fd_close(fd);
 	errno = e;

@@ -24,6 +24,7 @@
 #include "bootstrap/meeting_file.h"
 #include "bootstrap/rendezvous.h"
 #include "bootstrap/resolve.h"
+#include "bootstrap/secret.h"
 #include "bootstrap/wire.h"
 
 enum { REFUSALS = 5 };
@@ -65,28 +66,25 @@ static int listen_named(const char *host, uint16_t port, uint16_t *real)
 	return fd;
 }
 
-/* Whether a process that has the key answers at a port of this host. */
-static bool own_job_at(const char *host, uint16_t port, const uint64_t key[2])
+/* Whether a process that has the key answers at a place of this host. */
+static bool own_job_at(const struct coll_address *a, const uint64_t key[2])
 {
 	const uint64_t until = coll_clock_ns() + COLL_DELAY_NS(PORT_OWNER);
 	struct coll_wire w = {.fd = -1};
-	struct coll_address a;
 	int refusals = 0;
 	bool yes = false;
 
-	if (!coll_address_numeric(&a, host, port))
-		coll_address_numeric(&a, "127.0.0.1", port);
-	coll_wire_connect(&w, &a, key);
+	coll_wire_connect(&w, a, key);
 	while (!yes && coll_clock_ns() < until && !coll_interrupt_here(false)) {
 		struct pollfd p = {.fd = w.fd, .events = coll_wire_events(&w)};
 
 		if (w.state == COLL_WIRE_CLOSED) {
 			/* Between its bind and its listen a port is taken and refuses. */
-			if (refusals++ == REFUSALS)
+			if (w.stranger || refusals++ == REFUSALS)
 				break;
 			coll_wire_close(&w);
 			nap_ms(COLL_DELAY_PORT_OWNER_AGAIN_MS);
-			coll_wire_connect(&w, &a, key);
+			coll_wire_connect(&w, a, key);
 			continue;
 		}
 		poll(&p, 1, COLL_DELAY_PORT_OWNER_LOOK_MS);
@@ -95,6 +93,15 @@ static bool own_job_at(const char *host, uint16_t port, const uint64_t key[2])
 	}
 	coll_wire_close(&w);
 	return yes;
+}
+
+static bool own_job_at_port(const char *host, uint16_t port, const uint64_t key[2])
+{
+	struct coll_address a;
+
+	if (!coll_address_numeric(&a, host, port))
+		coll_address_numeric(&a, "127.0.0.1", port);
+	return own_job_at(&a, key);
 }
 
 /* The first port that can be had. Where others will be tried, a taken one may be
@@ -114,7 +121,7 @@ static bool open_one(const struct coll_identity *id, struct coll_rendezvous_poin
 		}
 		if (errno != EADDRINUSE)
 			return false;
-		if (m->port_count > 1 && own_job_at(id->root_host, m->ports[i], m->key)) {
+		if (m->port_count > 1 && own_job_at_port(id->root_host, m->ports[i], m->key)) {
 			*twice = true;
 			errno = EADDRINUSE;
 			return false;
@@ -143,6 +150,22 @@ static coll_status open_tcp(const struct coll_identity *id, struct coll_rendezvo
 	                                            : "");
 }
 
+/* The same at the names that a secret gives, for ranks that see none of the files. True: listener[1] is there. */
+static bool open_named(const struct coll_meeting_words *w, struct coll_rendezvous_point *m, bool *twice)
+{
+	*twice = false;
+	for (int i = 0; m->keyed && i < COLL_MEETING_NAMES && !*twice; i++) {
+		struct coll_address a;
+
+		coll_meeting_named(w, i, &a);
+		m->listener[1] = coll_listen_unix_at(&a);
+		if (m->listener[1] >= 0)
+			return true;
+		*twice = errno == EADDRINUSE && own_job_at(&a, m->key);
+	}
+	return false;
+}
+
 /* A socket of random name, and files that tell it: see meeting_file.h. */
 static coll_status open_meeting(const struct coll_meeting_words *w, struct coll_rendezvous_point *m,
                                 struct coll_meeting_files *files, struct coll_error_box *err)
@@ -152,6 +175,8 @@ static coll_status open_meeting(const struct coll_meeting_words *w, struct coll_
 	char name[COLL_MEETING_SOCKET_BYTES];
 	struct coll_address a;
 	uint64_t random[2];
+	bool named, twice;
+	int error;
 
 	if (!coll_random(random, sizeof(random)))
 		return coll_error_set(err, COLL_ERR_SYSTEM, "no random bytes for the name of a socket: getrandom: %s",
@@ -172,11 +197,14 @@ static coll_status open_meeting(const struct coll_meeting_words *w, struct coll_
 		coll_meeting_remove(files);
 		nap_ms(COLL_DELAY_BIND_AGAIN_MS); /* the previous job may just be leaving */
 	}
-	if (wrote == COLL_MEETING_WRITTEN)
+	error = errno;
+	twice = wrote == COLL_MEETING_TAKEN;
+	named = !twice && open_named(w, m, &twice);
+	if (!twice && (named || wrote == COLL_MEETING_WRITTEN))
 		return COLL_OK;
 	return coll_error_set(err, COLL_ERR_BOOTSTRAP, "[COLL-4202] rank 0 cannot write %s: %s", m->root_text,
-	                      wrote == COLL_MEETING_TAKEN ? "another process has (a second process claims rank 0)"
-	                                                  : coll_errno_text(errno).text);
+	                      twice ? "another process has (a second process claims rank 0)"
+	                            : coll_errno_text(error).text);
 }
 
 static coll_status find_tcp(const struct coll_identity *id, struct coll_rendezvous_point *m, struct coll_error_box *err)
@@ -273,6 +301,7 @@ coll_status coll_bootstrap_exchange(const coll_config *cfg, const struct coll_se
 	        .rank = id->rank,
 	        .size = id->size,
 	        .key = {id->job_key[0], id->job_key[1]},
+	        .keyed = coll_identity_has_secret(id),
 	        .deadline_ns = begun_ns + (uint64_t)settings->create_timeout_ms * 1000000u,
 	        .settings = settings,
 	        .mine = mine,

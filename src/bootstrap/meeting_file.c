@@ -193,6 +193,16 @@ void coll_meeting_find(const struct coll_meeting_words *w, bool thorough, struct
 	}
 }
 
+void coll_meeting_named(const struct coll_meeting_words *w, int i, struct coll_address *a)
+{
+	const struct coll_proof p = COLL_PROOF(w->key, COLL_SAID(i), {w->text, strlen(w->text)});
+	char name[COLL_MEETING_SOCKET_BYTES];
+
+	snprintf(name, sizeof(name), "coll-%016llx%016llx", (unsigned long long)p.word[0],
+	         (unsigned long long)p.word[1]);
+	coll_address_unix(a, name);
+}
+
 /* ---- Who is there, and cleaning ---------------------------------------------------------- */
 
 enum who { NOBODY, OWN, UNKNOWN };

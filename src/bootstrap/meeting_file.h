@@ -10,7 +10,12 @@
 
 #include "bootstrap/address.h"
 
-enum { COLL_MEETING_FOLDERS = 3, COLL_MEETING_SOCKET_BYTES = 40, COLL_MEETING_PATH_BYTES = 160 };
+enum {
+	COLL_MEETING_FOLDERS = 3,
+	COLL_MEETING_SOCKET_BYTES = 40,
+	COLL_MEETING_PATH_BYTES = 160,
+	COLL_MEETING_NAMES = 4
+};
 
 /* What names a meeting: the public words of the job, and its key. */
 struct coll_meeting_words {
@@ -37,6 +42,10 @@ void coll_meeting_remove(struct coll_meeting_files *files);
 /* Where the files lead that this user wrote for these words and this key. thorough: read the folders, also where
  * nobody holds the usual name. */
 void coll_meeting_find(const struct coll_meeting_words *w, bool thorough, struct coll_places *found);
+
+/* For ranks that share a network namespace and no folder, where the key is secret: names of sockets, 0 to
+ * COLL_MEETING_NAMES - 1, that only who has the key knows beforehand. Rank 0 takes the first that is free. */
+void coll_meeting_named(const struct coll_meeting_words *w, int i, struct coll_address *a);
 
 /* Whether a living process of this user has written one. */
 bool coll_meeting_held(const struct coll_meeting_words *w);

@@ -295,6 +295,36 @@ TEST(meeting_file, names_that_others_hold_stop_no_job)
 	job_free(&j);
 }
 
+TEST(meeting_file, names_that_the_key_gives_and_others_hold_stop_no_job)
+{
+	struct coll_meeting_words w;
+	struct coll_address a, again;
+	int fd[COLL_MEETING_NAMES];
+	struct job j;
+
+	if (geteuid() != 0)
+		SKIP("only root can be somebody else");
+	job_init(&j, 12, gather_200);
+	over_unix(&j);
+	j.id.secret = "a test";
+	w = (struct coll_meeting_words){j.id.unix_name, j.id.job_key};
+	for (int i = 0; i < COLL_MEETING_NAMES; i++) {
+		coll_meeting_named(&w, i, &a);
+		coll_meeting_named(&(struct coll_meeting_words){w.text, other_key}, i, &again);
+		CHECK(a.len == again.len && memcmp(&a.at, &again.at, a.len) != 0);
+		/* The kernel tells who it was that called listen(). */
+		CHECK(seteuid(NOBODY) == 0);
+		fd[i] = coll_listen_unix_at(&a);
+		CHECK(seteuid(0) == 0 && fd[i] >= 0);
+	}
+	start_all_but(&j, -1);
+	job_wait(&j);
+	all_ok(&j);
+	job_free(&j);
+	for (int i = 0; i < COLL_MEETING_NAMES; i++)
+		coll_fd_close(fd[i]);
+}
+
 static void remove_folder(void)
 {
 	if (getpid() == maker)

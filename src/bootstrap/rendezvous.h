@@ -57,6 +57,7 @@ struct coll_rendezvous_point {
 	        *meeting; /* files of these words lead to the root, and are looked for in each round; NULL: none do */
 	char root_text[300]; /* how messages call that place */
 	bool unix_only;      /* all ranks share a host and meet over Unix sockets */
+	bool keyed;          /* key is a launch secret: it also names sockets at which the root of a meeting is */
 };
 
 coll_status coll_rendezvous(const struct coll_rendezvous_point *how, struct coll_error_box *err);

@@ -35,6 +35,7 @@ struct member {
 	bool introduced;         /* on the current wire */
 	bool adopt;              /* the parent cannot be reached */
 	struct coll_places root; /* where it may be */
+	int from_files;          /* so many of these, first, stand in files of a meeting */
 	uint64_t looked_up_ns;
 	uint64_t heard_ns; /* the last frame from above */
 	int parent;
@@ -215,15 +216,24 @@ static const char *stage_of(const struct member *m)
 	}
 }
 
+/* No file leads to the root, and nobody is at the name of this try. */
+static bool no_trace(const struct member *m)
+{
+	return target_count(m) == 0 ||
+	       (m->rendezvous.how->meeting && m->phase == SEEK_ROOT && m->target >= m->from_files && !m->up.stranger);
+}
+
 /* At the place of this try; NULL: the cause that the connection names. */
 static void note_cause(struct member *m, const char *why)
 {
 	struct coll_address a;
 	char place[120];
 
-	if (target_count(m) == 0) {
-		snprintf(m->cause, sizeof(m->cause),
-		         "this user has no such file; containers need a folder in common, or COLL_ROOT=host:port");
+	if (!why && no_trace(m)) {
+		snprintf(m->cause, sizeof(m->cause), "this user has no such file%s",
+		         m->rendezvous.how->keyed ? ", and nobody is at the sockets that the key of the job names"
+		                                  : "; without a folder in common, set one COLL_JOB_KEY or "
+		                                    "COLL_KEY_FILE on all ranks");
 		return;
 	}
 	a = target(m, m->target);
@@ -246,15 +256,22 @@ static void try_again(struct member *m, const char *why)
 	schedule(m);
 }
 
-/* Somebody else may have had the usual name, and be gone: now and then the folders are read. */
+/* Somebody else may have had the usual name, and be gone, or no folder is that of rank 0: now and then the folders are
+ * read, and the names are tried that the key gives. */
 static void look_for_files(struct member *m)
 {
 	const struct coll_rendezvous_point *how = m->rendezvous.how;
 	const struct coll_meeting_words w = {how->meeting, how->key};
 	const bool thorough = coll_clock_ns() >= m->looked_up_ns + COLL_DELAY_NS(RESOLVE_AGAIN);
+	struct coll_address a;
 
 	m->root.count = 0;
 	coll_meeting_find(&w, thorough, &m->root);
+	m->from_files = m->root.count;
+	for (int i = 0; thorough && how->keyed && i < COLL_MEETING_NAMES; i++) {
+		coll_meeting_named(&w, i, &a);
+		coll_places_add(&m->root, &a);
+	}
 	if (thorough)
 		m->looked_up_ns = coll_clock_ns();
 }

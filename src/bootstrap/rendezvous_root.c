@@ -404,8 +404,11 @@ static void out_of_time(struct root *o)
 		                coll_errno_text(lacking).text, text);
 	else
 		rendezvous_fail(&o->rendezvous, COLL_ERR_BOOTSTRAP, who,
-		                "[COLL-4201] %s: rendezvous at %s, time limit %d ms", text, how->root_text,
-		                o->timeout_ms);
+		                "[COLL-4201] %s: rendezvous at %s, time limit %d ms%s", text, how->root_text,
+		                o->timeout_ms,
+		                how->unix_only && !how->keyed ? " (ranks in containers without such a folder in "
+		                                                "common need one COLL_JOB_KEY or COLL_KEY_FILE)"
+		                                              : "");
 }
 
 static void wait_for_all(struct root *o)
