@@ -1,7 +1,8 @@
 /*
  * The name of "this host" as far as sharing memory and abstract Unix sockets
- * goes: the boot of the kernel, the host name, and the network namespace, because
- * abstract sockets (over which shared memory is handed) end at its border. And of the
+ * goes: the boot of the kernel and the network namespace, because
+ * abstract sockets (over which shared memory is handed) end at its border. The host name counts only where one of
+ * these is hidden: containers on the network of their host have names of their own. And of the
  * machine as far as sharing its cores goes: the boot alone, because containers of one
  * machine are hosts of their own and share them all the same.
  */
@@ -43,8 +44,12 @@ void coll_bootstrap_host_id(const struct coll_settings *settings, char *buf, siz
 		return;
 	}
 	boot_id(boot, sizeof(boot));
+	/* Many machines have the same number of a namespace, and with a boot of unknown name it says nothing. */
+	if (stat("/proc/self/ns/net", &net) == 0 && boot[0] != '?') {
+		snprintf(buf, len_bytes, "%s/%lx", boot, (unsigned long)net.st_ino);
+		return;
+	}
 	gethostname(name, sizeof(name) - 1);
-	(void)stat("/proc/self/ns/net", &net);
 	snprintf(buf, len_bytes, "%s/%s/%lx", boot, name, (unsigned long)net.st_ino);
 }
 

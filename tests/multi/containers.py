@@ -16,6 +16,7 @@ PLAIN = {k: v for k, v in os.environ.items() if not k.startswith(("COLL_", "XDG_
 # The build may lie in a folder that is hidden.
 ALONE = f"mount --bind '{BUILD}' /mnt && mount -t tmpfs none /dev/shm && mount -t tmpfs none /tmp && "
 SHARED = f"mount --bind '{BUILD}' /mnt && "
+NAMED, PROC = "hostname container-{r} && ", "mount -t proc proc /proc && "
 MOUNTS = ("--mount", "--propagation", "private")
 
 
@@ -54,7 +55,7 @@ def main():
     if subprocess.run(["unshare", *MOUNTS, "sh", "-c", ALONE + "true"], stderr=subprocess.DEVNULL).returncode != 0:
         print("skip: no mount namespaces here")
         return 77
-    keyed = lambda r, port: KEY  # noqa: E731
+    keyed, plain = lambda r, port: KEY, lambda r, port: {}
     report.case("no folder in common, 10 ranks", Ranks(10, ALONE, keyed).works("shm"))
     report.case("no folder in common, tcp", Ranks(3, ALONE, lambda r, port: {**KEY, "COLL_TRANSPORTS": "tcp"}).works("tcp"))
     report.case("no folder in common, torchrun", Ranks(2, ALONE, torchrun).works("shm"))
@@ -66,6 +67,18 @@ def main():
     report.case("no folder in common, a second rank 0", Ranks(
         2, ALONE, lambda r, port: {**KEY, "COLL_SIZE": "3", "COLL_CREATE_TIMEOUT_MS": "3000"},
         twice=True).refused("a second process claims rank 0", "rank 2 of 3 did not connect"))
+    names = MOUNTS + ("--uts",)
+    processes = names + ("--pid", "--fork", "--kill-child")
+    report.case("host names of their own", Ranks(3, SHARED + NAMED, plain, names).works("shm"))
+    report.case("host names of their own, tcp", Ranks(2, SHARED + NAMED, lambda r, port: {"COLL_TRANSPORTS": "tcp"}, names).works("tcp"))
+    report.case("process numbers of their own", Ranks(3, SHARED + NAMED + PROC, plain, processes, "4M").works("shm"))
+    report.case("process numbers of their own, /proc of the host", Ranks(3, SHARED + NAMED, plain, processes, "4M").works("shm"))
+    report.case("all of their own", Ranks(3, ALONE + NAMED + PROC, keyed, processes, "4M").works("shm"))
+    report.case("all of their own, tcp", Ranks(3, ALONE + NAMED + PROC, lambda r, port: {**KEY, "COLL_TRANSPORTS": "tcp"},
+                                               processes, "4M").works("tcp"))
+    # Rank 0 counts them, and says so.
+    divided = Ranks(2, SHARED + NAMED, lambda r, port: {"COLL_HOST_ID": f"host-{r}"}, names)
+    report.case("COLL_HOST_ID divides", divided.works("tcp") or [] if "(2 hosts" in divided.all else [divided.all[:2000]])
     return report.close(0)
 
 
