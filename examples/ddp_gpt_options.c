@@ -29,7 +29,7 @@ struct flag {
 #define AT(member) offsetof(struct options, member)
 
 static const struct flag flags[] = {
-        {"data", TEXT, AT(data), 0, 0, NULL, "text file to learn, read by rank 0 (default: this project's own text)",
+        {"data", TEXT, AT(data), 0, 0, NULL, "text file to learn, read by rank 0 (default: stories of our own)",
          true, NULL},
         {"preset", WORD, AT(preset), 0, 0, "none", "sizes and schedule at once; flags after it may change parts", true,
          "none|tiny|gpt2-124M"},
