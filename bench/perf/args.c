@@ -65,7 +65,7 @@ static const char usage_text[] =
         "      --details              columns behind those of nccl-tests: min, p50, p99, algorithm\n"
         "  -J, --output_file FILE     write the results as JSON too\n"
         "  -g, --ngpus N              ranks of each process, in threads, with a device each (default 1)\n"
-        "  -t, --nthreads 1           accepted\n"
+        "  -t, --nthreads 1           accepted, as 0 is for -p, -z, -y, -G, -C and -S of nccl-tests\n"
         "  -h, --help                 this text\n"
         "Start several ranks with collrun, mpirun, torchrun or srun.\n";
 
@@ -93,6 +93,12 @@ static const struct option long_flags[] = {
         {"output_file", 1, NULL, 'J'},
         {"ngpus", 1, NULL, 'g'},
         {"nthreads", 1, NULL, 't'},
+        {"parallel_init", 1, NULL, 'p'},
+        {"blocking", 1, NULL, 'z'},
+        {"stream_null", 1, NULL, 'y'},
+        {"cudagraph", 1, NULL, 'G'},
+        {"report_cputime", 1, NULL, 'C'},
+        {"report_timestamps", 1, NULL, 'S'},
         {"details", 0, NULL, DETAILS},
         {"device", 1, NULL, DEVICE},
         {"help", 0, NULL, 'h'},
@@ -187,6 +193,13 @@ static const char *set(struct perf_args *a, int flag, const char *v)
 		a->library_memory = strcmp(v, "1") == 0;
 		return a->library_memory || strcmp(v, "0") == 0 ? NULL : "0 or 1";
 	case 'g': return parse_int(v, 1, PERF_RANKS_MAX, &a->ranks) ? NULL : "a number of devices, at most 64";
+	/* Of nccl-tests; scripts pass their defaults. */
+	case 'p':
+	case 'z':
+	case 'y':
+	case 'G':
+	case 'C':
+	case 'S': return parse_int(v, 0, 0, &one) ? NULL : "0: the other values of nccl-tests have no counterpart here";
 	case 't': return parse_int(v, 1, 1, &one) ? NULL : "1: one process is one rank, start more of them";
 	case 'J': a->json = v; return *v ? NULL : "a file name";
 	case CHECK_ALL: a->check_all = true; return NULL;
@@ -233,7 +246,8 @@ int perf_args_parse(struct perf_args *args, const char *program, int argc, char 
 	                           .average = 1,
 	                           .ranks = 1};
 	opterr = 0;
-	while ((flag = getopt_long(argc, argv, "+:b:e:i:f:d:o:r:n:w:m:N:c:T:a:u:R:g:t:J:h", long_flags, NULL)) != -1) {
+	while ((flag = getopt_long(argc, argv, "+:b:e:i:f:d:o:r:n:w:m:N:c:T:a:u:R:g:t:J:p:z:y:G:C:S:h", long_flags,
+	                           NULL)) != -1) {
 		if (flag == 'h') {
 			printf(usage_text, program);
 			return 1 + 0;

@@ -19,7 +19,7 @@ enum { PERIOD = 2039 }; /* a prime: no cut of a buffer is likely to be a multipl
 struct perf_data {
 	coll_dtype type;
 	int op;
-	int size;
+	int size, ranks;
 	size_t elem_bytes;
 	bool exact;    /* positions that round are replaced by their neighbour */
 	bool tolerant; /* some position has a tolerance */
@@ -60,7 +60,7 @@ static bool make_results(struct perf_data *d)
 	if (!d->result || !d->value || !d->tolerance)
 		return false;
 	for (uint32_t k = 0; k < PERIOD; k++) {
-		const struct perf_expected e = perf_oracle_result(d->type, d->op, d->size, asked(d, k));
+		const struct perf_expected e = perf_oracle_result(d->type, d->op, d->size, d->ranks, asked(d, k));
 
 		put(d->result, d->elem_bytes, k, e.bits);
 		d->value[k] = d->value[k + PERIOD] = e.value;
@@ -82,7 +82,7 @@ static bool make_widened(struct perf_data *d)
 	return d->widened != NULL;
 }
 
-struct perf_data *perf_data_create(coll_dtype type, int op, int size, bool exact)
+struct perf_data *perf_data_create(coll_dtype type, int op, int size, int ranks, bool exact)
 {
 	struct perf_data *d = calloc(1, sizeof(*d));
 
@@ -91,6 +91,7 @@ struct perf_data *perf_data_create(coll_dtype type, int op, int size, bool exact
 	d->type = type;
 	d->op = op;
 	d->size = size;
+	d->ranks = ranks;
 	d->exact = exact;
 	d->elem_bytes = coll_dtype_size(type);
 	d->inputs = calloc((size_t)size, sizeof(*d->inputs));

@@ -55,7 +55,7 @@ static void reduce_backwards(const struct coll_reduction *r, struct inputs *x, i
 static void check_accepts(struct inputs *x, coll_dtype type, int op, int size)
 {
 	const struct perf_segment all = {.count = COUNT, .source = PERF_REDUCED, .first = 77};
-	struct perf_data *d = perf_data_create(type, op, size, false);
+	struct perf_data *d = perf_data_create(type, op, size, size, false);
 	const struct coll_reduction r = bind(type, op, size);
 
 	REQUIRE(d);
@@ -120,7 +120,7 @@ TEST(perf_data, conversions_agree_with_the_kernels)
 TEST(perf_data, sees_single_bits_in_exact_positions)
 {
 	const struct perf_segment all = {.count = COUNT, .source = PERF_REDUCED};
-	struct perf_data *d = perf_data_create(COLL_F32, COLL_SUM, 2, false);
+	struct perf_data *d = perf_data_create(COLL_F32, COLL_SUM, 2, 2, false);
 	struct inputs *x = malloc(sizeof(*x));
 	const struct coll_reduction r = bind(COLL_F32, COLL_SUM, 2);
 	int missed = 0;
@@ -146,7 +146,7 @@ TEST(perf_data, sees_what_is_displaced_stale_or_foreign)
 	static char buf[COUNT + 2039 + 1];
 
 	for (coll_dtype type = 0; type < 2; type++) {
-		struct perf_data *d = perf_data_create(type, -1, 3, false);
+		struct perf_data *d = perf_data_create(type, -1, 3, 3, false);
 
 		REQUIRE(d);
 		perf_data_fill(d, 1, 9, 5, COUNT, buf);
@@ -168,7 +168,7 @@ TEST(perf_data, sees_what_is_displaced_stale_or_foreign)
 TEST(perf_data, sees_a_nan_where_rounding_is_allowed)
 {
 	const struct perf_segment all = {.count = COUNT, .source = PERF_REDUCED};
-	struct perf_data *d = perf_data_create(COLL_F32, COLL_SUM, 4, true);
+	struct perf_data *d = perf_data_create(COLL_F32, COLL_SUM, 4, 4, true);
 	uint32_t *bits = malloc(COUNT * 4);
 
 	REQUIRE(d && bits);

@@ -351,7 +351,8 @@ static coll_status run_roots(struct session *s, coll_dtype type, int op)
 {
 	const bool all = s->what->rooted && s->args.root == PERF_ALL;
 	const int first = all || !s->what->rooted ? 0 : s->args.root, last = all ? s->size - 1 : first;
-	struct perf_data *data = perf_data_create(type, op, s->size, s->args.check_all);
+	struct perf_data *data =
+	        perf_data_create(type, op, s->size, s->what->prefix ? s->rank + 1 : s->size, s->args.check_all);
 	coll_status status = data ? COLL_OK : COLL_ERR_MEMORY;
 
 	for (int root = first; root <= last && status == COLL_OK; root++)
@@ -370,7 +371,8 @@ static coll_status run_table(struct session *s)
 		if (!s->what->reduces)
 			status = run_roots(s, (coll_dtype)type, -1);
 		for (int op = 0; s->what->reduces && op < PERF_OPS && status == COLL_OK; op++)
-			if (perf_op_supports((coll_dtype)type, op) && (s->args.op == PERF_ALL || s->args.op == op))
+			if (perf_op_supports((coll_dtype)type, op) && !(s->what->prefix && op == COLL_AVG) &&
+			    (s->args.op == PERF_ALL || s->args.op == op))
 				status = run_roots(s, (coll_dtype)type, op);
 		if (status != COLL_OK || s->what->no_data)
 			break;

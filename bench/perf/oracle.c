@@ -238,14 +238,14 @@ static uint64_t join_integers(coll_dtype type, int op, uint64_t a, uint64_t b)
 	}
 }
 
-static struct perf_expected integer_result(coll_dtype type, int op, int size, uint32_t position)
+static struct perf_expected integer_result(coll_dtype type, int op, int size, int ranks, uint32_t position)
 {
 	const bool is_signed = type == COLL_I8 || type == COLL_I16 || type == COLL_I32 || type == COLL_I64;
 	uint64_t v = perf_oracle_input(type, op, size, 0, position);
 
-	if (size == 1 && (op == COLL_LAND || op == COLL_LOR || op == COLL_LXOR))
+	if (ranks == 1 && (op == COLL_LAND || op == COLL_LOR || op == COLL_LXOR))
 		v = v != 0;
-	for (int rank = 1; rank < size; rank++)
+	for (int rank = 1; rank < ranks; rank++)
 		v = join_integers(type, op, v, perf_oracle_input(type, op, size, rank, position));
 	if (op == COLL_AVG)
 		v = truncated(type, is_signed ? (uint64_t)(extended(type, v) / size) : v / (uint64_t)size);
@@ -265,7 +265,7 @@ static long double join_reals(int op, long double a, long double b)
 	}
 }
 
-static struct perf_expected real_result(coll_dtype type, int op, int size, uint32_t position)
+static struct perf_expected real_result(coll_dtype type, int op, int size, int ranks, uint32_t position)
 {
 	const bool scaled = op == COLL_AVG || op == PERF_MULSUM;
 	const double u = ldexp(1, -precision(type));
@@ -273,9 +273,9 @@ static struct perf_expected real_result(coll_dtype type, int op, int size, uint3
 	long double magnitude = fabsl(v);
 	struct perf_expected e = {.tolerance = -1};
 
-	if (size == 1 && (op == COLL_LAND || op == COLL_LOR || op == COLL_LXOR))
+	if (ranks == 1 && (op == COLL_LAND || op == COLL_LOR || op == COLL_LXOR))
 		v = v != 0;
-	for (int rank = 1; rank < size; rank++) {
+	for (int rank = 1; rank < ranks; rank++) {
 		const double x = perf_oracle_widen(type, perf_oracle_input(type, op, size, rank, position));
 
 		v = join_reals(op, v, x);
@@ -296,11 +296,12 @@ static struct perf_expected real_result(coll_dtype type, int op, int size, uint3
 	e.bits = narrow(type, e.value);
 	if (rounds_at(type, op, position))
 		e.tolerance =
-		        expm1((size + scaled) * log1p(u)) * (double)magnitude + (size + scaled) * least_error(type);
+		        expm1((ranks + scaled) * log1p(u)) * (double)magnitude + (ranks + scaled) * least_error(type);
 	return e;
 }
 
-struct perf_expected perf_oracle_result(coll_dtype type, int op, int size, uint32_t position)
+struct perf_expected perf_oracle_result(coll_dtype type, int op, int size, int ranks, uint32_t position)
 {
-	return is_real(type) ? real_result(type, op, size, position) : integer_result(type, op, size, position);
+	return is_real(type) ? real_result(type, op, size, ranks, position)
+	                     : integer_result(type, op, size, ranks, position);
 }

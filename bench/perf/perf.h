@@ -90,6 +90,7 @@ struct perf_collective {
 	bool rooted;
 	bool blocks;   /* the size column covers one block per rank */
 	bool in_place; /* has an in-place form */
+	bool prefix;   /* reduces the ranks up to the own one */
 	bool no_data;  /* barrier */
 	/* busbw / algbw for n ranks. */
 	double (*bus_factor)(int n);
@@ -114,8 +115,9 @@ double perf_bus_others(int n); /* (n - 1) / n */
 /* Elements of one type, operation and number of ranks: made for any rank and
  * index without communication, and what their reduction must be. */
 struct perf_data;
-/* op -1: copied only. exact: no result rounds, so that any changed bit shows. NULL: out of memory. */
-struct perf_data *perf_data_create(coll_dtype type, int op, int size, bool exact);
+/* op -1: copied only. ranks: so many of size, the first ones, are reduced. exact: no result rounds, so that any changed
+ * bit shows. NULL: out of memory. */
+struct perf_data *perf_data_create(coll_dtype type, int op, int size, int ranks, bool exact);
 void perf_data_destroy(struct perf_data **data);
 /* Elements first .. first + count of rank's input. salt makes another data set. */
 void perf_data_fill(struct perf_data *data, int rank, uint64_t salt, size_t first, size_t count, void *out);
@@ -132,7 +134,8 @@ struct perf_expected {
 	double tolerance;
 };
 uint64_t perf_oracle_input(coll_dtype type, int op, int size, int rank, uint32_t position);
-struct perf_expected perf_oracle_result(coll_dtype type, int op, int size, uint32_t position);
+/* Of the inputs that the first ranks of size ranks have. */
+struct perf_expected perf_oracle_result(coll_dtype type, int op, int size, int ranks, uint32_t position);
 double perf_oracle_widen(coll_dtype type, uint64_t bits); /* of a float type */
 
 /* ---- Ranks of this process (ranks.c) ---- */
