@@ -208,6 +208,15 @@ static coll_status load_environment(struct coll_settings *s, char *unknown, stru
 	return COLL_OK;
 }
 
+static const char *const *defaults;
+static const char *defaults_source;
+
+void coll_settings_defaults(const char *const *list, const char *source)
+{
+	defaults = list;
+	defaults_source = source;
+}
+
 coll_status coll_settings_load(struct coll_settings *s, const coll_config *cfg, char unknown[COLL_TEXT_MAX],
                                struct coll_error_box *err)
 {
@@ -219,6 +228,8 @@ coll_status coll_settings_load(struct coll_settings *s, const coll_config *cfg, 
 		*unknown = 0;
 	for (int i = 0; i < COLL_SETTING_COUNT && st == COLL_OK; i++)
 		st = assign(s, i, coll_setting_rows[i].def, "default", err);
+	for (size_t i = 0; st == COLL_OK && defaults && defaults[i]; i++)
+		st = assign_pair(s, defaults[i], defaults_source, err);
 	if (st == COLL_OK && path && *path)
 		st = load_file(s, path, err);
 	if (st == COLL_OK)

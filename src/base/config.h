@@ -43,12 +43,16 @@ struct coll_setting_row {
 };
 extern const struct coll_setting_row coll_setting_rows[COLL_SETTING_COUNT];
 
-/* Defaults, then COLL_CONFIG_FILE, then the environment, then cfg->settings (cfg
+/* Defaults, then those of coll_settings_defaults(), then COLL_CONFIG_FILE, then the environment, then cfg->settings (cfg
  * may be NULL). A malformed value or an unknown name in a file or in
  * cfg->settings is COLL_ERR_CONFIG; an unknown COLL_ variable in the
  * environment is returned in *unknown (may be NULL), "" if none. */
 coll_status coll_settings_load(struct coll_settings *s, const coll_config *cfg, char unknown[COLL_TEXT_MAX],
                                struct coll_error_box *err);
+
+/* Other defaults than those of the rows, for all that is loaded from now on: "NAME=value" texts ended by NULL, which stay
+ * valid. For a library around this one, once, before it creates anything. */
+void coll_settings_defaults(const char *const *list, const char *source);
 
 /* Text of a setting by name, "" when unset; also finds COLL_* names that are not
  * rows when the environment had them. */

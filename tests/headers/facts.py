@@ -72,7 +72,7 @@ GETENV = {
     "src/device/cuda.c": "CUDA_VISIBLE_DEVICES",
     "src/device/cuda_load.c": "CUDA_VISIBLE_DEVICES",
     "topology/host_digest.c": "the user's folder for files that live as long as the session",
-    "src/compat/nccl/comm.c": "whether the user gave a time limit, which NCCL's defaults must not replace",
+    "src/compat/nccl/variables.c": "variables of NCCL",
     "src/compat/nccl/driver.c": "COLL_DEVICE=host, before there is a communicator",
 }
 

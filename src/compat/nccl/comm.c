@@ -1,43 +1,24 @@
 /*
  * The life of communicators: unique ids, creation, split, shrink, end, and what they tell.
  *
- * A communicator's device is that of the context that is current in the creating thread. NCCL has no time limits of its
- * own, and programs have theirs: so those of the library that concern slow ranks are long here, unless they are set.
+ * A communicator's device is that of the context that is current in the creating thread.
  */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/config.h"
-#include "base/delay.h"
 #include "base/proof.h"
 #include "bootstrap/id.h"
 #include "compat/nccl/config.h"
 #include "compat/nccl/driver.h"
 #include "compat/nccl/error.h"
 #include "compat/nccl/group.h"
+#include "compat/nccl/say.h"
+#include "compat/nccl/variables.h"
 #include "inflight/drive.h"
 
 enum { KEY_AT = 8, KEY_BYTES = 16 }; /* where an id has the key of its job */
-
-/* Settings of a creation: those of the environment come before these. */
-struct patience {
-	char create[48], arrival[48];
-	const char *list[3];
-};
-
-static void be_patient(struct patience *p)
-{
-	int n = 0;
-
-	snprintf(p->create, sizeof(p->create), "%s=%d", "COLL_CREATE_TIMEOUT_MS", COLL_DELAY_NCCL_CREATE_MS);
-	snprintf(p->arrival, sizeof(p->arrival), "%s=%d", "COLL_ARRIVAL_TIMEOUT_MS", COLL_DELAY_NCCL_ARRIVAL_MS);
-	if (!getenv("COLL_CREATE_TIMEOUT_MS"))
-		p->list[n++] = p->create;
-	if (!getenv("COLL_ARRIVAL_TIMEOUT_MS"))
-		p->list[n++] = p->arrival;
-	p->list[n] = NULL;
-}
 
 /* What this thread is creating, NULL: nothing. The hook stays with the communicator and its children, which may outlive
  * the handle that it was made for: so it is asked about the handle of this moment. */
@@ -51,6 +32,16 @@ static int was_aborted(void *arg)
 
 /* ---- Creation ---- */
 
+/* 0: a setting is malformed. */
+static int version_given(void)
+{
+	struct coll_settings *s = malloc(sizeof(*s));
+	const int version = s && coll_settings_load(s, NULL, NULL, NULL) == COLL_OK ? s->nccl_version : 0;
+
+	free(s);
+	return version;
+}
+
 /* The end of a creation, in the thread that ran it. No rank goes on before all have what they need of the driver:
  * streams that wait for a rank of the same process could keep it from getting that. */
 static ncclResult_t settle(struct nccl_creation *c, coll_comm *made, ncclResult_t r)
@@ -63,6 +54,7 @@ static ncclResult_t settle(struct nccl_creation *c, coll_comm *made, ncclResult_
 	}
 	making = NULL;
 	if (made) {
+		nccl_say_made(c->handle, made);
 		nccl_handle_ready(c->handle, made);
 		return r;
 	}
@@ -74,7 +66,6 @@ static ncclResult_t settle(struct nccl_creation *c, coll_comm *made, ncclResult_
 
 static ncclResult_t run_init(struct nccl_creation *c)
 {
-	struct patience settings;
 	coll_config cfg = COLL_CONFIG_INIT;
 	coll_comm *made = NULL;
 	coll_unique_id id;
@@ -84,14 +75,14 @@ static ncclResult_t run_init(struct nccl_creation *c)
 	memcpy(id.bytes, c->id.internal, sizeof(id.bytes));
 	if (c->handle->device >= 0)
 		snprintf(device, sizeof(device), "cuda:%d", c->handle->device);
-	be_patient(&settings);
-	cfg.settings = settings.list;
 	cfg.rank = c->handle->rank;
 	cfg.size = c->handle->size;
 	cfg.id = &id;
 	cfg.device = device;
 	cfg.interrupt = was_aborted;
 	making = c->handle;
+	nccl_say_version(cfg.rank, version_given());
+	nccl_say_comm(c->handle, "Init START");
 	st = coll_comm_create(&made, &cfg);
 	return settle(c, made, nccl_from(st, NULL, c->function));
 }
@@ -103,6 +94,8 @@ static ncclResult_t init(ncclComm_t *out, int nranks, const ncclUniqueId *id, in
 	ncclResult_t r = nccl_check_config(config, function);
 	int device;
 
+	if (r == ncclSuccess)
+		r = nccl_variables(function);
 	if (r != ncclSuccess)
 		return r;
 	if (!out || !id)
@@ -139,6 +132,8 @@ NCCL_FUNCTION(ncclResult_t, ncclGetUniqueId, (ncclUniqueId * id))
 
 	if (!id)
 		return nccl_fail(ncclInvalidArgument, "ncclGetUniqueId: the pointer for the id is NULL");
+	if (nccl_variables("ncclGetUniqueId") != ncclSuccess)
+		return ncclInvalidUsage;
 	st = coll_unique_id_create(&made);
 	if (st == COLL_OK)
 		memcpy(id->internal, made.bytes, sizeof(id->internal));
@@ -177,15 +172,12 @@ NCCL_FUNCTION(ncclResult_t, ncclCommInitRankScalable,
 
 static ncclResult_t create_all(coll_comm **made, int n, const int *devices, const char *function)
 {
-	struct patience settings;
 	coll_config cfg = COLL_CONFIG_INIT;
 	char text[16 * 64 + 16] = "host";
 	size_t at = 0;
 
 	for (int i = 0; i < n && devices[0] >= 0 && at < sizeof(text); i++)
 		at += (size_t)snprintf(text + at, sizeof(text) - at, "%s%d", i ? "," : "cuda:", devices[i]);
-	be_patient(&settings);
-	cfg.settings = settings.list;
 	cfg.device = text;
 	cfg.interrupt = was_aborted; /* of children */
 	return nccl_from(coll_comm_create_all(made, n, &cfg), NULL, function);
@@ -202,8 +194,10 @@ static ncclResult_t hand_out(ncclComm_t *comms, int n, const int *devices, coll_
 		job = nccl_job_join(key, sizeof(key), n);
 	while (job && have < n && (comms[have] = nccl_handle_new(have, n, devices[have])))
 		comms[have++]->job = job;
-	for (int i = 0; i < have; i++)
+	for (int i = 0; i < have; i++) {
+		nccl_say_made(comms[i], made[i]);
 		nccl_handle_ready(comms[i], made[i]);
+	}
 	if (job && have == n)
 		return ncclSuccess;
 	for (int i = 0; i < n; i++)
@@ -216,8 +210,10 @@ NCCL_FUNCTION(ncclResult_t, ncclCommInitAll, (ncclComm_t * comms, int n, const i
 	static const char *const function = "ncclCommInitAll";
 	coll_comm *made[64];
 	int devices[64], here;
-	ncclResult_t r = nccl_driver_device(&here, function);
+	ncclResult_t r = nccl_variables(function);
 
+	if (r == ncclSuccess)
+		r = nccl_driver_device(&here, function);
 	if (r != ncclSuccess)
 		return nccl_refuse(r);
 	if (!comms || n < 1 || n > 64)
@@ -400,6 +396,8 @@ NCCL_FUNCTION(ncclResult_t, ncclCommDestroy, (ncclComm_t comm))
 	r = nccl_group_leaves(comm, "ncclCommDestroy");
 	if (r == ncclSuccess)
 		r = nccl_handle_end(comm, "ncclCommDestroy");
+	if (r == ncclSuccess)
+		nccl_say_comm(comm, "Destroy COMPLETE");
 	return r == ncclSuccess ? nccl_job_leave(comm, false, "ncclCommDestroy") : r;
 }
 
@@ -413,6 +411,8 @@ NCCL_FUNCTION(ncclResult_t, ncclCommAbort, (ncclComm_t comm))
 	r = nccl_group_leaves(comm, "ncclCommAbort");
 	if (r == ncclSuccess)
 		r = nccl_handle_abort(comm, &idle, "ncclCommAbort");
+	if (r == ncclSuccess)
+		nccl_say_comm(comm, "Abort COMPLETE");
 	if (r == ncclSuccess)
 		/* Its calls have failed, as was asked for. To free its memory the driver may wait for streams of
 		 * others, which a group aborts next. */
@@ -476,16 +476,8 @@ NCCL_FUNCTION(ncclResult_t, ncclCommUserRank, (ncclComm_t comm, int *rank))
 
 NCCL_FUNCTION(ncclResult_t, ncclGetVersion, (int *version))
 {
-	struct coll_settings *s;
-
 	if (!version)
 		return nccl_fail(ncclInvalidArgument, "ncclGetVersion: the pointer for the result is NULL");
-	s = malloc(sizeof(*s));
-	if (!s || coll_settings_load(s, NULL, NULL, NULL) != COLL_OK) {
-		free(s);
-		return nccl_fail(ncclInvalidUsage, "ncclGetVersion: a setting (COLL_*) is malformed");
-	}
-	*version = s->nccl_version;
-	free(s);
-	return ncclSuccess;
+	*version = version_given();
+	return *version ? ncclSuccess : nccl_fail(ncclInvalidUsage, "ncclGetVersion: a setting (COLL_*) is malformed");
 }

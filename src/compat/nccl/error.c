@@ -10,6 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "compat/nccl/say.h"
+
 enum { TEXT_BYTES = 1024 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -49,8 +51,10 @@ ncclResult_t nccl_fail(ncclResult_t result, const char *format, ...)
 	va_start(ap, format);
 	vsnprintf(text, sizeof(text), format, ap);
 	va_end(ap);
-	if (t)
+	if (t && strcmp(t->here, text) != 0) { /* who polls is told once */
+		nccl_say(NCCL_SAY_WARN, "%s", text);
 		memcpy(t->here, text, sizeof(t->here));
+	}
 	pthread_mutex_lock(&lock);
 	memcpy(anywhere, text, sizeof(anywhere));
 	pthread_mutex_unlock(&lock);
