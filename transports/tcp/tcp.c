@@ -276,7 +276,7 @@ static void tcp_confine(void *inst)
 
 	pthread_mutex_lock(&in->service.lock);
 	coll_listeners_keep_loopback(&in->listeners);
-	coll_tcp_accept_watch(in, EPOLLIN, EPOLL_CTL_MOD);
+	in->accept_off = !coll_tcp_accept_watch(in, EPOLLIN, EPOLL_CTL_MOD); /* then the service tries again */
 	pthread_mutex_unlock(&in->service.lock);
 }
 
