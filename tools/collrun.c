@@ -3,6 +3,8 @@
  * and end all of them when one fails. Linux; needs nothing but ssh for other
  * hosts. See docs/design/bootstrap.md.
  */
+#include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "collrun.h"
@@ -12,11 +14,15 @@ int main(int argc, char **argv)
 	struct options o;
 	int status;
 
+	streams_hold();
 	if (argc == 2 && strcmp(argv[1], "--agent") == 0)
 		agent_run(0, 1);
 	status = options_parse(&o, argc, argv);
 	if (status < 0)
 		status = front_run(&o);
 	options_free(&o);
-	return status;
+	if (fflush(stdout) == 0)
+		return status;
+	fprintf(stderr, "collrun: cannot write standard output: %s\n", strerror(errno));
+	return status ? status : 1;
 }

@@ -1,8 +1,7 @@
 /*
- * The agent: one per host. Says hello, takes the job, starts its ranks, passes
- * their output and their end to the front and the front's input and signals to
- * them. It ends when its ranks have ended, or when its own input ends (collrun is
- * gone, or ssh is): then it kills everything below it first.
+ * The agent: one per host, one loop over poll(). Says hello, takes the job, starts its ranks, passes their output and
+ * their end to the front and the front's input and signals to them. It ends when its ranks have ended, or when its
+ * own input ends (collrun is gone, or ssh is): it kills everything below it, and passes on what is left to say.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -18,15 +17,23 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "coll/coll.h"
 #include "collrun_ranks.h"
 
-enum { BACKLOG_MAX = 1 << 20, PIPE_CHUNK = 64 << 10, LAST_WORDS_MAX = 1 << 20 };
+enum { BACKLOG_MAX = 1 << 20, PIPE_CHUNK = 64 << 10, LAST_WORDS_MAX = 1 << 20, POLLS_OWN = 4, POLLS_RANK = 3 };
+enum { CLEAN_MS = 1000, CLEAN_ROUND_MS = 2 };
+
+/* Ranks run; everything below is being killed; the last words are passed on. */
+enum agent_stage { SERVING, CLEANING, LEAVING };
 
 struct agent {
 	struct channel front;
 	int signals;
 	bool begun;
+	enum agent_stage stage;
+	bool lost; /* the front is gone: nothing is passed on */
+	uint64_t clean_ends_ns;
 	struct job job;
 	struct rank *ranks;
 	struct buffer input; /* for rank 0 */
@@ -82,27 +89,51 @@ static void say_hello(struct agent *a)
 	strings_add(&b, text);
 	add_ssh_address(&b);
 	add_addresses(&b);
+	buffer_add(&a->front.out, AGENT_MARK, strlen(AGENT_MARK));
 	channel_send(&a->front, FRAME_HELLO, 0, b.data, b.len);
 	buffer_free(&b);
 }
 
 /* ---- Ranks ------------------------------------------------------------- */
 
+/* Everything below is killed; the loop goes on until that is done. */
+static void clean(struct agent *a, bool lost)
+{
+	a->lost |= lost;
+	if (a->stage != SERVING)
+		return;
+	a->stage = CLEANING;
+	a->clean_ends_ns = coll_clock_ns() + (uint64_t)CLEAN_MS * 1000000;
+	for (int i = 0; a->begun && i < a->job.count; i++)
+		rank_signal(&a->ranks[i], SIGKILL); /* with the processes left of its group */
+}
+
+static void not_run(struct agent *a, struct rank *r, const char *why)
+{
+	r->ended = r->reported = true;
+	channel_send(&a->front, FRAME_NOT_RUN, (uint32_t)r->rank, why, strlen(why));
+}
+
 static void start_ranks(struct agent *a)
 {
 	char why[400];
 
-	for (int i = 0; i < a->job.count; i++) {
-		struct rank *r = &a->ranks[i];
+	for (int i = 0; i < a->job.count; i++)
+		if (!rank_start(&a->ranks[i], &a->job, why, sizeof(why)))
+			not_run(a, &a->ranks[i], why);
+}
 
-		if (rank_start(r, &a->job, why, sizeof(why))) {
-			const int32_t pid = r->pid;
+static void look_at_start(struct agent *a, struct rank *r)
+{
+	const int32_t pid = r->pid;
+	char why[400];
 
-			channel_send(&a->front, FRAME_STARTED, (uint32_t)r->rank, &pid, sizeof(pid));
-		} else {
-			r->ended = r->reported = true;
-			channel_send(&a->front, FRAME_NOT_RUN, (uint32_t)r->rank, why, strlen(why));
-		}
+	if (r->trouble < 0)
+		return;
+	switch (rank_became(r, &a->job, why, sizeof(why))) {
+	case RANK_RUNS: channel_send(&a->front, FRAME_STARTED, (uint32_t)r->rank, &pid, sizeof(pid)); break;
+	case RANK_NOT: not_run(a, r, why); break;
+	case RANK_UNDECIDED: break;
 	}
 }
 
@@ -111,8 +142,10 @@ static void begin(struct agent *a, const struct frame *f)
 	char note[256];
 
 	if (a->begun || !job_read(&a->job, f)) {
-		channel_send(&a->front, FRAME_NOTE, 0, "an invalid job description", 25);
-		exit(1);
+		channel_send(&a->front, FRAME_NOTE, 0, "an invalid job description", 26);
+		a->job.count = 0;
+		clean(a, true);
+		return;
 	}
 	if (*a->job.cwd && chdir(a->job.cwd) < 0) {
 		snprintf(note, sizeof(note), "cannot enter %.150s: %s; the ranks start in %.60s", a->job.cwd,
@@ -120,9 +153,10 @@ static void begin(struct agent *a, const struct frame *f)
 		channel_send(&a->front, FRAME_NOTE, 0, note, strlen(note));
 	}
 	a->ranks = must(calloc((size_t)a->job.count + 1, sizeof(*a->ranks)));
-	a->polls = must(calloc((size_t)(2 * a->job.count + 8), sizeof(*a->polls)));
+	a->polls = must(calloc((size_t)(POLLS_RANK * a->job.count + POLLS_OWN), sizeof(*a->polls)));
 	for (int i = 0; i < a->job.count; i++)
-		a->ranks[i] = (struct rank){.rank = a->job.ranks[i], .local_rank = i, .out = {-1, -1}, .stdin_fd = -1};
+		a->ranks[i] = (struct rank){
+		        .rank = a->job.ranks[i], .local_rank = i, .trouble = -1, .out = {-1, -1}, .stdin_fd = -1};
 	a->begun = true;
 	start_ranks(a);
 }
@@ -168,6 +202,7 @@ static void look_at_ranks(struct agent *a)
 {
 	for (int i = 0; a->begun && i < a->job.count; i++) {
 		rank_look(&a->ranks[i]);
+		look_at_start(a, &a->ranks[i]);
 		if (a->ranks[i].ended && !a->ranks[i].reported)
 			report_end(a, &a->ranks[i]);
 	}
@@ -215,48 +250,14 @@ static void feed(struct agent *a)
 		channel_send(&a->front, FRAME_STDIN_OK, 0, &taken, sizeof(taken));
 }
 
-/* ---- The end ----------------------------------------------------------- */
+/* ---- The loop ---------------------------------------------------------- */
 
-static _Noreturn void die(struct agent *a)
+static void signal_ranks(struct agent *a, int number)
 {
 	for (int i = 0; a->begun && i < a->job.count; i++)
-		rank_signal(&a->ranks[i], SIGKILL);
-	kill_descendants();
-	_exit(1);
+		if (!a->ranks[i].ended)
+			rank_signal(&a->ranks[i], number);
 }
-
-static void flush_front(struct agent *a)
-{
-	while (buffer_size(&a->front.out) > 0) {
-		struct pollfd p[2] = {{.fd = a->front.out_fd, .events = POLLOUT},
-		                      {.fd = a->front.ended ? -1 : a->front.in_fd, .events = POLLIN}};
-
-		if (poll(p, 2, -1) < 0 && errno != EINTR)
-			return;
-		channel_write(&a->front);
-		channel_read(&a->front);
-		if (a->front.ended)
-			return;
-	}
-}
-
-static _Noreturn void leave(struct agent *a)
-{
-	for (int i = 0; i < a->job.count; i++)
-		rank_signal(&a->ranks[i], SIGKILL); /* the processes left of its group */
-	kill_descendants();
-	for (int i = 0; i < a->job.count; i++) {
-		size_t passed = 0;
-
-		for (int stream = 0; stream < 2; stream++)
-			while (pass_output(a, &a->ranks[i], stream, &passed))
-				;
-	}
-	flush_front(a);
-	_exit(0);
-}
-
-/* ---- The loop ---------------------------------------------------------- */
 
 static void from_front(struct agent *a)
 {
@@ -273,64 +274,81 @@ static void from_front(struct agent *a)
 			buffer_add(&a->input, f.body, f.len_bytes);
 		} else if (f.type == FRAME_SIGNAL && f.len_bytes == sizeof(number)) {
 			memcpy(&number, f.body, sizeof(number));
-			for (int i = 0; a->begun && i < a->job.count; i++)
-				if (!a->ranks[i].ended)
-					rank_signal(&a->ranks[i], (int)number);
+			signal_ranks(a, (int)number);
 		}
 	}
 	feed(a);
 }
 
+/* A signal for the agent itself means this host's part of the job. */
 static void from_signals(struct agent *a)
 {
 	struct signalfd_siginfo s;
 
-	while (read(a->signals, &s, sizeof(s)) == (ssize_t)sizeof(s))
-		if (s.ssi_signo != SIGCHLD)
-			die(a); /* this host's part of the job is ended from outside */
+	while (read(a->signals, &s, sizeof(s)) == (ssize_t)sizeof(s)) {
+		if (signal_is_handed_on((int)s.ssi_signo))
+			signal_ranks(a, (int)s.ssi_signo);
+		else if (s.ssi_signo != SIGCHLD)
+			clean(a, true);
+	}
 	if (a->begun)
 		reap_orphans(a->ranks, a->job.count);
 }
 
 static int make_polls(struct agent *a, struct pollfd *p)
 {
-	const bool full = buffer_size(&a->front.out) > BACKLOG_MAX;
+	const bool full = buffer_size(&a->front.out) > BACKLOG_MAX, serving = a->stage == SERVING && a->begun;
 	struct rank *zero = rank_zero(a);
 	int n = 0;
 
 	p[n++] = (struct pollfd){.fd = a->signals, .events = POLLIN};
-	p[n++] = (struct pollfd){.fd = a->front.in_fd, .events = POLLIN};
+	p[n++] = (struct pollfd){.fd = a->front.ended ? -1 : a->front.in_fd, .events = POLLIN};
 	p[n++] = (struct pollfd){.fd = buffer_size(&a->front.out) ? a->front.out_fd : -1, .events = POLLOUT};
 	p[n++] = (struct pollfd){.fd = zero && buffer_size(&a->input) ? zero->stdin_fd : -1, .events = POLLOUT};
-	for (int i = 0; a->begun && i < a->job.count; i++)
+	for (int i = 0; serving && i < a->job.count; i++) {
 		for (int stream = 0; stream < 2; stream++)
 			p[n++] = (struct pollfd){.fd = full ? -1 : a->ranks[i].out[stream], .events = POLLIN};
+		p[n++] = (struct pollfd){.fd = a->ranks[i].trouble, .events = POLLIN};
+	}
 	return n;
 }
 
 static void turn(struct agent *a)
 {
-	struct pollfd few[8], *p = a->begun ? a->polls : few;
-	const bool begun = a->begun;
+	struct pollfd few[POLLS_OWN], *p = a->begun ? a->polls : few;
 	const int n = make_polls(a, p);
 
-	if (poll(p, (nfds_t)n, -1) < 0 && errno != EINTR)
-		die(a);
+	if (poll(p, (nfds_t)n, a->stage == CLEANING ? CLEAN_ROUND_MS : -1) < 0 && errno != EINTR)
+		clean(a, true);
 	if (p[0].revents)
 		from_signals(a);
 	if (p[2].revents)
 		channel_write(&a->front);
 	if (p[3].revents)
 		feed(a);
-	for (int i = 4; begun && i < n; i++) {
+	for (int i = POLLS_OWN; i < n; i++) {
+		const int rank = (i - POLLS_OWN) / POLLS_RANK, stream = (i - POLLS_OWN) % POLLS_RANK;
 		size_t passed = 0;
 
-		if (p[i].revents)
-			pass_output(a, &a->ranks[(i - 4) / 2], (i - 4) % 2, &passed);
+		if (p[i].revents && stream < 2)
+			pass_output(a, &a->ranks[rank], stream, &passed);
 	}
 	if (p[1].revents)
 		from_front(a);
-	look_at_ranks(a);
+	if (a->stage == SERVING)
+		look_at_ranks(a);
+}
+
+/* What a process that was killed has written is in the pipes still. */
+static void last_words(struct agent *a)
+{
+	for (int i = 0; i < a->job.count; i++) {
+		size_t passed = 0;
+
+		for (int stream = 0; stream < 2; stream++)
+			while (pass_output(a, &a->ranks[i], stream, &passed))
+				;
+	}
 }
 
 void agent_run(int in_fd, int out_fd)
@@ -342,10 +360,19 @@ void agent_run(int in_fd, int out_fd)
 	a.signals = signals_take();
 	channel_open(&a.front, in_fd, out_fd);
 	say_hello(&a);
-	while (!all_ended(&a)) {
+	while (a.stage != LEAVING || buffer_size(&a.front.out) > 0) {
 		turn(&a);
 		if (a.front.ended)
-			die(&a);
+			clean(&a, true);
+		if (a.stage == SERVING && all_ended(&a))
+			clean(&a, false);
+		if (a.stage == CLEANING && (kill_descendants() || coll_clock_ns() >= a.clean_ends_ns)) {
+			a.stage = LEAVING;
+			if (!a.lost)
+				last_words(&a);
+		}
+		if (a.stage == LEAVING && (a.lost || a.front.ended))
+			_exit(1);
 	}
-	leave(&a);
+	_exit(0);
 }

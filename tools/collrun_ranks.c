@@ -15,7 +15,6 @@
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "collrun_ranks.h"
@@ -181,16 +180,23 @@ static int keep(int *fd)
 	return mine;
 }
 
-/* Waits until the child has become the program or said why not. */
-static bool became_program(struct rank *r, struct pipes *p, int *e)
+enum rank_become rank_became(struct rank *r, const struct job *j, char *why, size_t why_bytes)
 {
-	close(p->trouble[1]);
-	p->trouble[1] = -1;
-	if (read(p->trouble[0], e, sizeof(*e)) != (ssize_t)sizeof(*e))
-		return true;
-	waitpid(r->pid, NULL, 0);
-	r->pid = 0;
-	return false;
+	int e = 0;
+	ssize_t n;
+
+	if (r->trouble < 0)
+		return RANK_RUNS;
+	n = read(r->trouble, &e, sizeof(e));
+	if (n < 0 && (errno == EAGAIN || errno == EINTR))
+		return RANK_UNDECIDED;
+	close(r->trouble);
+	r->trouble = -1;
+	if (n != (ssize_t)sizeof(e))
+		return RANK_RUNS;
+	snprintf(why, why_bytes, "cannot run %.300s: %s", j->program[0], strerror(e));
+	r->pid = 0; /* reaped as an orphan */
+	return RANK_NOT;
 }
 
 bool rank_start(struct rank *r, const struct job *j, char *why, size_t why_bytes)
@@ -199,7 +205,6 @@ bool rank_start(struct rank *r, const struct job *j, char *why, size_t why_bytes
 	static bool raised;
 	struct pipes p;
 	cpu_set_t cpus;
-	int e = 0;
 	bool ok;
 
 	if (!raised)
@@ -215,14 +220,12 @@ bool rank_start(struct rank *r, const struct job *j, char *why, size_t why_bytes
 		snprintf(why, why_bytes, "%s", strerror(errno));
 		r->pid = 0;
 		ok = false;
-	} else if (!became_program(r, &p, &e)) {
-		snprintf(why, why_bytes, "cannot run %.300s: %s", j->program[0], strerror(e));
-		ok = false;
 	}
 	if (ok) {
 		setpgid(r->pid, r->pid);
 		r->out[0] = keep(&p.out[0]);
 		r->out[1] = keep(&p.err[0]);
+		r->trouble = keep(&p.trouble[0]);
 		r->stdin_fd = r->rank == 0 ? keep(&p.in[1]) : -1;
 	}
 	close_pair(p.in);
@@ -312,20 +315,14 @@ static void kill_children(void)
 		closedir(d);
 }
 
-void kill_descendants(void)
+/* Children of what dies here become ours, so a few rounds reach all depths. A process in an uninterruptible call may
+ * outlast them: it dies on its own. */
+bool kill_descendants(void)
 {
-	const struct timespec nap = {0, 2000000};
+	pid_t got;
 
-	/* Children of what dies here become ours, so a few rounds reach all depths. A
-	 * process in an uninterruptible call may outlast them: it dies on its own. */
-	for (int rounds = 0; rounds < 500; rounds++) {
-		pid_t got;
-
-		kill_children();
-		while ((got = waitpid(-1, NULL, WNOHANG)) > 0)
-			;
-		if (got < 0)
-			return;
-		nanosleep(&nap, NULL);
-	}
+	kill_children();
+	while ((got = waitpid(-1, NULL, WNOHANG)) > 0)
+		;
+	return got < 0;
 }

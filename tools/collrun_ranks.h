@@ -23,6 +23,7 @@ struct rank {
 	int rank;
 	int local_rank;
 	pid_t pid;     /* 0: never started; reaped only at the very end */
+	int trouble;   /* closed when it has become the program; an errno comes through if it cannot; -1: known */
 	bool ended;    /* status is its wait status */
 	bool reported; /* to the front */
 	int status;
@@ -34,8 +35,11 @@ struct rank {
 bool job_read(struct job *j, const struct frame *f);
 void job_free(struct job *j);
 
-/* Start one rank. False with a reason in why. */
+/* Fork one rank. False with a reason in why. */
 bool rank_start(struct rank *r, const struct job *j, char *why, size_t why_bytes);
+/* Whether it has become the program: RANK_RUNS, RANK_NOT (why says why not), RANK_UNDECIDED. Does not wait. */
+enum rank_become { RANK_RUNS, RANK_NOT, RANK_UNDECIDED };
+enum rank_become rank_became(struct rank *r, const struct job *j, char *why, size_t why_bytes);
 /* Notice whether it has ended (it stays a zombie, so that its number and its
  * process group stay its own). */
 void rank_look(struct rank *r);
@@ -45,8 +49,8 @@ void rank_signal(const struct rank *r, int signal);
 /* Reap orphans that came to this process, but no rank. */
 void reap_orphans(const struct rank *ranks, int count);
 
-/* Kill every process below this one, whatever session or group it went to, and
- * reap it. */
-void kill_descendants(void);
+/* Kill every process below this one, whatever session or group it went to, and reap it. True when none is left; else
+ * once more. */
+bool kill_descendants(void);
 
 #endif

@@ -1,13 +1,16 @@
 /*
- * How a job begins: one agent per host, by fork or by ssh; where rank 0 will be
- * reached; what each agent has to run. Nothing here waits for an agent.
+ * How a job begins: one agent per host; where rank 0 will be reached; what each agent has to run. Nothing here waits
+ * for an agent. Names are looked up by a child process, because name servers may be silent.
  */
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -17,78 +20,6 @@
 #include "collrun_front.h"
 
 #define RESOLVE_NS ((uint64_t)5000000000)
-
-/* ---- Agents ---------------------------------------------------------- */
-
-/* 'text' for a shell. */
-static char *quoted(const char *text)
-{
-	char *q = must(malloc(4 * strlen(text) + 3)), *at = q;
-
-	*at++ = '\'';
-	for (; *text; text++) {
-		if (*text == '\'')
-			at = stpcpy(at, "'\\''");
-		else
-			*at++ = *text;
-	}
-	strcpy(at, "'");
-	return q;
-}
-
-/* Words of the ssh command, the host, and what runs there. */
-static void exec_ssh(const struct options *o, const char *host, const char *self)
-{
-	char *words[64], *copy = must(strdup(o->ssh)), *save = NULL, *path = quoted(o->remote ? o->remote : self);
-	char *command = must(malloc(strlen(path) + 16));
-	int n = 0;
-
-	for (char *t = strtok_r(copy, " \t", &save); t && n < 60; t = strtok_r(NULL, " \t", &save))
-		words[n++] = t;
-	sprintf(command, "%s --agent", path);
-	words[n++] = (char *)host;
-	words[n++] = command;
-	words[n] = NULL;
-	execvp(words[0], words);
-	fprintf(stderr, "collrun: cannot run %s: %s\n", words[0], strerror(errno));
-	_exit(127);
-}
-
-static _Noreturn void become_agent(const struct options *o, const struct host *h, const char *self, int in, int out)
-{
-	dup2(in, 0);
-	dup2(out, 1);
-	signals_give_back();
-	if (!h->local) {
-		setpgid(0, 0); /* keys typed at the terminal are for the front */
-		exec_ssh(o, h->name, self);
-	}
-	execl("/proc/self/exe", "collrun", "--agent", (char *)NULL);
-	fprintf(stderr, "collrun: cannot start its agent: %s\n", strerror(errno));
-	_exit(127);
-}
-
-static bool start_agent(struct front *f, struct link *l, struct host *h, const char *self)
-{
-	int to[2], from[2];
-
-	l->host = h;
-	snprintf(l->name, sizeof(l->name), "%s", h->name);
-	if (pipe2(to, O_CLOEXEC) < 0)
-		return false;
-	if (pipe2(from, O_CLOEXEC) < 0) {
-		close(to[0]);
-		close(to[1]);
-		return false;
-	}
-	l->pid = fork();
-	if (l->pid == 0)
-		become_agent(f->o, h, self, to[0], from[1]);
-	close(to[0]);
-	close(from[1]);
-	channel_open(&l->ch, from[0], to[1]);
-	return l->pid > 0;
-}
 
 /* ---- Where rank 0 is reached ------------------------------------------- */
 
@@ -131,31 +62,105 @@ static bool route_to(const char *host, char *text, size_t len_bytes)
 	return ok;
 }
 
+/* An address of a host by its name, in brackets if it has colons. */
+static bool named(const char *host, char *text, size_t len_bytes)
+{
+	struct coll_places p;
+	char why[256];
+
+	if (!coll_resolve(host, 0, coll_clock_ns() + RESOLVE_NS, &p, why, sizeof(why)) ||
+	    coll_address_is_loopback(&p.place[0]))
+		return false;
+	coll_address_text(&p.place[0], text, len_bytes);
+	*strrchr(text, ':') = 0;
+	return true;
+}
+
+static const char *without_user(const char *name)
+{
+	const char *at = strrchr(name, '@');
+
+	return at ? at + 1 : name;
+}
+
+/* The child that looks a name up, and writes what it finds. */
+static _Noreturn void look_up(const struct front *f, int fd)
+{
+	const struct host *first = f->o->hosts;
+	char text[256] = "";
+	size_t n;
+
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	if (first->local ? !route_to(without_user(first[1].name), text, sizeof(text))
+	                 : !named(without_user(first->name), text, sizeof(text)))
+		_exit(1);
+	n = strlen(text);
+	_exit(write(fd, text, n) == (ssize_t)n ? 0 : 1);
+}
+
+void start_reap_lookup(struct front *f)
+{
+	if (f->lookup.pid > 0 && waitpid(f->lookup.pid, NULL, WNOHANG) == f->lookup.pid)
+		f->lookup.pid = 0;
+}
+
+void start_forget_lookup(struct front *f)
+{
+	if (f->lookup.fd >= 0)
+		close(f->lookup.fd);
+	if (f->lookup.pid > 0)
+		kill(f->lookup.pid, SIGKILL);
+	f->lookup.fd = -1;
+	f->lookup.until_ns = NEVER;
+	start_reap_lookup(f);
+}
+
+/* What the host says of itself, when its name says nothing. */
+static void take_own_word(struct front *f)
+{
+	const char *address = f->links[0].address;
+
+	f->root_known = true;
+	snprintf(f->root, sizeof(f->root), strchr(address, ':') ? "[%s]" : "%s", *address ? address : "127.0.0.1");
+}
+
+void start_looked_up(struct front *f)
+{
+	const ssize_t n = read(f->lookup.fd, f->root, sizeof(f->root) - 1);
+
+	if (n < 0 && (errno == EAGAIN || errno == EINTR) && coll_clock_ns() < f->lookup.until_ns)
+		return;
+	start_forget_lookup(f);
+	if (n <= 0) {
+		take_own_word(f);
+		return;
+	}
+	f->root[n] = 0;
+	f->root_known = true;
+}
+
 /* Best first: the way ssh came, the name, what the host says of itself. */
 static void choose_root(struct front *f)
 {
-	struct link *l = &f->links[0];
-	struct coll_places p;
-	char why[256], text[120];
-	const char *at = strrchr(l->host->name, '@');
-	const char *name = at ? at + 1 : l->host->name;
+	const struct link *l = &f->links[0];
+	int fd[2];
 
-	f->root_known = true;
-	if (l->host->local && f->o->host_count > 1) {
-		at = strrchr(f->o->hosts[1].name, '@');
-		if (route_to(at ? at + 1 : f->o->hosts[1].name, f->root, sizeof(f->root)))
-			return;
-	}
-	if (!l->address[0] && !l->host->local &&
-	    coll_resolve(name, 0, coll_clock_ns() + RESOLVE_NS, &p, why, sizeof(why)) &&
-	    !coll_address_is_loopback(&p.place[0])) {
-		coll_address_text(&p.place[0], text, sizeof(text));
-		*strrchr(text, ':') = 0;
-		snprintf(f->root, sizeof(f->root), "%s", text);
+	if (f->lookup.fd >= 0)
+		return;
+	if (l->host->local ? f->o->host_count < 2 : l->address[0] != 0) {
+		take_own_word(f);
 		return;
 	}
-	snprintf(f->root, sizeof(f->root), strchr(l->address, ':') ? "[%s]" : "%s",
-	         l->address[0] ? l->address : "127.0.0.1");
+	if (pipe2(fd, O_CLOEXEC | O_NONBLOCK) < 0) {
+		take_own_word(f);
+		return;
+	}
+	f->lookup.pid = fork();
+	if (f->lookup.pid == 0)
+		look_up(f, fd[1]);
+	close(fd[1]);
+	f->lookup.fd = fd[0];
+	f->lookup.until_ns = coll_clock_ns() + RESOLVE_NS + RESOLVE_NS / 5;
 }
 
 bool start_choose_meeting(struct front *f)
@@ -189,7 +194,7 @@ static void number_add(struct buffer *b, int value)
 
 static void send_job(struct front *f, struct link *l)
 {
-	char cwd[PATH_MAX] = "";
+	char cwd[PATH_MAX] = "", restart[40];
 	struct buffer b = {0};
 	int n = 0;
 
@@ -208,7 +213,9 @@ static void send_job(struct front *f, struct link *l)
 	number_add(&b, n);
 	for (int i = 0; i < n; i++)
 		strings_add(&b, f->o->program[i]);
-	number_add(&b, f->o->env_count);
+	snprintf(restart, sizeof(restart), "COLLRUN_RESTART=%d", f->restarted);
+	number_add(&b, f->o->env_count + 1);
+	strings_add(&b, restart);
 	for (int i = 0; i < f->o->env_count; i++)
 		strings_add(&b, f->o->env[i]);
 	channel_send(&l->ch, FRAME_JOB, 0, b.data, b.len);
@@ -221,23 +228,18 @@ void start_send_jobs(struct front *f)
 	if (!f->root_known && f->links[0].hello)
 		choose_root(f);
 	for (int i = 0; i < f->o->host_count; i++)
-		if (f->root_known && f->links[i].hello && !f->links[i].sent)
+		if (f->root_known && f->links[i].hello && !f->links[i].sent && f->links[i].state == LINK_OPEN)
 			send_job(f, &f->links[i]);
 }
 
 bool start_agents(struct front *f)
 {
-	char self[PATH_MAX] = "collrun";
-	ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
-
-	if (n > 0)
-		self[n] = 0;
 	for (int i = 0; i < f->o->host_count; i++) {
 		struct host *h = &f->o->hosts[i];
 
 		for (int k = 0; k < h->rank_count; k++)
 			f->link_of[h->ranks[k]] = i;
-		if (!start_agent(f, &f->links[i], h, self)) {
+		if (!link_start(f, &f->links[i], h)) {
 			fprintf(stderr, "collrun: cannot start the agent of host %s: %s\n", h->name, strerror(errno));
 			return false;
 		}

@@ -93,8 +93,9 @@ static void the_killed_rank_is_named_not_its_victims(void)
 
 static void survivors_end_by_themselves(void)
 {
-	struct ran r = run("-n 2 sh -c 'if [ $COLL_RANK = 1 ]; then exit 7; fi; trap \"echo asked to\" TERM; sleep 1; "
-	                   "echo my own error >&2; exit 9'");
+	struct ran r = run(
+	        "-n 2 --prefix sh -c 'if [ $COLL_RANK = 1 ]; then exit 7; fi; trap \"echo asked to\" TERM; sleep 1; "
+	        "echo my own error >&2; exit 9'");
 
 	CHECK(r.status == 7);
 	CHECK(strstr(r.err, "[0] my own error") != NULL, "%s", r.err);
@@ -105,7 +106,7 @@ static void survivors_end_by_themselves(void)
 
 static void then_they_are_asked_then_killed(void)
 {
-	struct ran r = run("-n 3 sh -c 'if [ $COLL_RANK = 1 ]; then exit 7; fi; "
+	struct ran r = run("-n 3 --prefix sh -c 'if [ $COLL_RANK = 1 ]; then exit 7; fi; "
 	                   "if [ $COLL_RANK = 2 ]; then trap \"\" TERM; else trap \"echo asked to; exit 1\" TERM; fi; "
 	                   "while :; do sleep 0.05; done' $M");
 
@@ -202,7 +203,7 @@ static void a_lost_agent_is_told(void)
 
 static void lines_carry_their_rank(void)
 {
-	struct ran r = run("-n 2 sh -c 'printf \"a\\nb\"; echo c$COLL_RANK >&2'");
+	struct ran r = run("-n 2 --prefix sh -c 'printf \"a\\nb\"; echo c$COLL_RANK >&2'");
 
 	CHECK(strstr(r.out, "[0] a\n") && strstr(r.out, "[1] a\n") && strstr(r.out, "[0] b\n") &&
 	              strstr(r.out, "[1] b\n"),
@@ -215,8 +216,9 @@ static void lines_carry_their_rank(void)
 static void lines_are_never_mixed(void)
 {
 	enum { RANKS = 64, LINES = 40 };
-	struct ran r = run("-n 64 sh -c 'i=0; while [ $i -lt 40 ]; do printf \"<$COLL_RANK \"; printf \"$i \"; "
-	                   "printf \"$COLL_RANK>\\n\"; i=$((i+1)); done'");
+	struct ran r =
+	        run("-n 64 --prefix sh -c 'i=0; while [ $i -lt 40 ]; do printf \"<$COLL_RANK \"; printf \"$i \"; "
+	            "printf \"$COLL_RANK>\\n\"; i=$((i+1)); done'");
 	int seen[RANKS] = {0}, total = 0;
 
 	CHECK(r.status == 0);
@@ -272,10 +274,10 @@ static void input_goes_to_rank_zero(void)
 	r = run("-n 3 --no-prefix sh -c 'cat | cksum' </dev/null");
 	CHECK(count_lines(r.out, "4294967295 0\n") == 3, "%s", r.out);
 	forget(&r);
-	r = run("-n 3 sh -c 'cat | wc -l' <<EOF\na\nb\nEOF");
+	r = run("-n 3 --prefix sh -c 'cat | wc -l' <<EOF\na\nb\nEOF");
 	CHECK(strstr(r.out, "[0] 2\n") && strstr(r.out, "[1] 0\n") && strstr(r.out, "[2] 0\n"), "%s", r.out);
 	forget(&r);
-	r = run("-n 2 sh -c '[ $COLL_RANK = 1 ] || cat | cksum' <$P");
+	r = run("-n 2 --prefix sh -c '[ $COLL_RANK = 1 ] || cat | cksum' <$P");
 	CHECK(r.status == 0);
 	{
 		char command[512], expected[128] = "", got[160];
@@ -321,7 +323,8 @@ static void over_several_hosts(void)
 	CHECK(r.status == 0 && count_lines(r.out, "meeting unix  secret COLL_JOB_KEY: ok") == 5, "status %d %s %s",
 	      r.status, r.out, r.err);
 	forget(&r);
-	r = run("--hostfile $D/hosts -n 4 --ssh $D/ssh sh -c 'echo $COLL_RANK on $FAKE_HOST $COLL_LOCAL_RANK'");
+	r = run("--hostfile $D/hosts -n 4 --prefix --ssh $D/ssh sh -c 'echo $COLL_RANK on $FAKE_HOST "
+	        "$COLL_LOCAL_RANK'");
 	CHECK(strstr(r.out, "[0] 0 on one 0\n") && strstr(r.out, "[1] 1 on two 0\n") &&
 	              strstr(r.out, "[2] 2 on two 1\n") && strstr(r.out, "[3] 3 on three 0\n"),
 	      "%s %s", r.out, r.err);
@@ -370,7 +373,7 @@ static void environment_goes_along(void)
 	setenv("COLLRUN_TEST_A", "a b", 1);
 	setenv("RANK", "5", 1);
 	setenv("WORLD_SIZE", "9", 1);
-	r = run("-H one:1,localhost:1 --ssh $D/ssh -x COLLRUN_TEST_A -x COLLRUN_TEST_B='c d' "
+	r = run("-H one:1,localhost:1 --prefix --ssh $D/ssh -x COLLRUN_TEST_A -x COLLRUN_TEST_B='c d' "
 	        "sh -c 'echo \"$COLL_DEBUG,$COLLRUN_TEST_A,$COLLRUN_TEST_B,$RANK$WORLD_SIZE\"'");
 	unsetenv("COLL_DEBUG");
 	unsetenv("COLLRUN_TEST_A");
@@ -398,7 +401,7 @@ static void environment_goes_along(void)
 
 static void binding(void)
 {
-	struct ran r = run("-n 2 --bind core grep Cpus_allowed_list /proc/self/status");
+	struct ran r = run("-n 2 --prefix --bind core grep Cpus_allowed_list /proc/self/status");
 	char *a, *b;
 
 	if (!coll_topology_known()) {
@@ -420,35 +423,14 @@ static void binding(void)
 
 /* ---- All of it --------------------------------------------------------- */
 
-static void write_file(const char *name, const char *text, mode_t mode)
-{
-	char path[128];
-	FILE *f;
-
-	snprintf(path, sizeof(path), "%s/%s", dir, name);
-	f = fopen(path, "w");
-	if (!f)
-		exit(1);
-	fputs(text, f);
-	fclose(f);
-	chmod(path, mode);
-}
-
 int main(int argc, char **argv)
 {
 	const char *only = argc > 3 ? argv[3] : "";
-	char command[128];
 
-	if (argc < 3) {
+	if (argc < 3 || !ran_begin(argc, argv, "collrun_test")) {
 		fprintf(stderr, "usage: collrun_test COLLRUN RANK_PROBE [TEST]\n");
 		return 2;
 	}
-	collrun = argv[1];
-	rank_probe = argv[2];
-	strcpy(dir, "/tmp/collrun_test_XXXXXX");
-	if (!mkdtemp(dir))
-		return 1;
-	snprintf(marker, sizeof(marker), "marker_%s", dir + 18);
 	write_file("ssh",
 	           "#!/bin/sh\nhost=$1\nshift\nexec env -i PATH=\"$PATH\" HOME=/ D=\"$D\" P=\"$P\" M=\"$M\" "
 	           "FAKE_HOST=$host sh -c \"$*\"\n",
@@ -484,7 +466,5 @@ int main(int argc, char **argv)
 	RUN(over_network_namespaces);
 	RUN(environment_goes_along);
 	RUN(binding);
-	snprintf(command, sizeof(command), "rm -rf %s", dir);
-	(void)!system(command);
-	return plain_summary();
+	return ran_end();
 }

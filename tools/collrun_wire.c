@@ -4,11 +4,10 @@
  */
 #include <errno.h>
 #include <fcntl.h>
-#include <signal.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/signalfd.h>
 #include <unistd.h>
 
 #include "collrun.h"
@@ -107,6 +106,13 @@ void channel_read(struct channel *c)
 		c->ended = true;
 }
 
+bool channel_readable(const struct channel *c)
+{
+	struct pollfd p = {.fd = c->in_fd, .events = POLLIN};
+
+	return c->in_fd >= 0 && poll(&p, 1, 0) > 0;
+}
+
 void channel_write(struct channel *c)
 {
 	while (c->out_fd >= 0 && buffer_size(&c->out) > 0) {
@@ -166,27 +172,4 @@ const char *strings_next(const struct frame *f, size_t *at)
 		return NULL;
 	*at += (size_t)(end - s) + 1;
 	return s;
-}
-
-int signals_take(void)
-{
-	sigset_t set;
-
-	signal(SIGPIPE, SIG_IGN);
-	sigemptyset(&set);
-	sigaddset(&set, SIGINT);
-	sigaddset(&set, SIGTERM);
-	sigaddset(&set, SIGHUP);
-	sigaddset(&set, SIGCHLD);
-	sigprocmask(SIG_SETMASK, &set, NULL);
-	return signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC);
-}
-
-void signals_give_back(void)
-{
-	sigset_t none;
-
-	signal(SIGPIPE, SIG_DFL);
-	sigemptyset(&none);
-	sigprocmask(SIG_SETMASK, &none, NULL);
 }

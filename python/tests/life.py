@@ -22,7 +22,7 @@ LIMIT_S = 60
 
 
 def run(program, ranks=2, head=HEAD):
-    process = subprocess.Popen([os.path.join(BUILD, "tools", "collrun"), "-n", str(ranks), PYTHON, "-c", head + program],
+    process = subprocess.Popen([os.path.join(BUILD, "tools", "collrun"), "--prefix", "-n", str(ranks), PYTHON, "-c", head + program],
                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
     try:
         out, err = process.communicate(timeout=LIMIT_S)

@@ -1,0 +1,92 @@
+/*
+ * What the library says is the cause of a failure, taken from the lines that ranks write to standard error: those of
+ * its log, and those of programs that print its errors. They have an id, [COLL-3101]. Of all lines the first one with
+ * the greatest weight is kept: who found an error counts more than who was told of it, and an error more than the
+ * death of another rank, which mostly follows from one.
+ */
+#include "collrun_cause.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "collrun.h"
+
+enum weight { NOTHING, TOLD, FOLLOWS, PRINTED, LOGGED };
+enum { ID_BYTES = 11, LINE_BYTES = 1200 };
+
+void cause_init(struct cause *c, int rank_count)
+{
+	memset(c, 0, sizeof(*c));
+	c->rank_count = rank_count;
+	c->erred = must(calloc((size_t)rank_count, sizeof(*c->erred)));
+}
+
+void cause_free(struct cause *c)
+{
+	free(c->erred);
+	c->erred = NULL;
+}
+
+void cause_clear(struct cause *c)
+{
+	memset(c->erred, 0, (size_t)c->rank_count * sizeof(*c->erred));
+	c->weight = NOTHING;
+}
+
+/* The last id of a line: NULL if it has none. */
+static char *find_id(char *line)
+{
+	char *found = NULL;
+
+	for (char *p = line; (p = strstr(p, "[COLL-")); p++)
+		if (isdigit((unsigned char)p[6]) && isdigit((unsigned char)p[7]) && isdigit((unsigned char)p[8]) &&
+		    isdigit((unsigned char)p[9]) && p[10] == ']')
+			found = p;
+	return found;
+}
+
+/* Skip who speaks: "coll[4/8] error: ", or "rank 4 of 8: ". NULL: a line of the log that is no error. */
+static char *skip_speaker(char *line, bool *logged)
+{
+	char *p = line;
+	int end = 0;
+
+	*logged = strncmp(line, "coll[", 5) == 0 && strchr(line, ']');
+	if (*logged) {
+		p = strchr(line, ']');
+		return strncmp(p, "] error: ", 9) == 0 ? p + 9 : NULL;
+	}
+	return sscanf(line, "rank %*d of %*d: %n", &end) == 0 && end > 0 ? line + end : line;
+}
+
+void cause_look(struct cause *c, int rank, const char *data, size_t len_bytes)
+{
+	char line[LINE_BYTES], *id, *text, *end;
+	bool logged;
+	int weight;
+
+	snprintf(line, sizeof(line), "%.*s", (int)(len_bytes < LINE_BYTES ? len_bytes : LINE_BYTES - 1), data);
+	id = find_id(line);
+	text = id ? skip_speaker(line, &logged) : NULL;
+	if (!text)
+		return;
+	c->erred[rank] = true;
+	weight = strstr(line, "(reported by rank") ? TOLD
+	         : strncmp(id, "[COLL-21", 8) == 0 ? FOLLOWS
+	         : logged                          ? LOGGED
+	                                           : PRINTED;
+	if (weight <= c->weight)
+		return;
+	c->weight = weight;
+	c->rank = rank;
+	if (id <= text) /* the id stands first */
+		text = id + ID_BYTES;
+	end = id > text ? id : text + strlen(text);
+	while (end > text && isspace((unsigned char)end[-1]))
+		end--;
+	while (isspace((unsigned char)*text) && text < end)
+		text++;
+	snprintf(c->text, sizeof(c->text), "%.*s %.*s", ID_BYTES, id, (int)(end - text), text);
+}
