@@ -17,7 +17,7 @@
 
 int coll_engine_mutant;
 
-enum { SEEDS = 20000, MAX_SIZE = 7, TIMEOUT_S = 60 };
+enum { SEEDS = 20000, MAX_SIZE = 7, TIMEOUT_S = 300 };
 
 /* Exit statuses of the child; a sanitizer that ends it has one of its own. */
 enum { SURVIVED, CAUGHT, CANNOT_RUN };
