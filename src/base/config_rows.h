@@ -57,7 +57,7 @@ ROW(TEXT, LOCAL, link_rates, "COLL_LINK_RATES", "", "rates of links of this host
 ROW(TEXT, LOCAL, port_range, "COLL_PORT_RANGE", "", "listen on ports first-last, a few for each rank; empty: any free port")
 ROW(TEXT, LOCAL, tcp_congestion, "COLL_TCP_CONGESTION", "", "congestion control of data sockets; empty: one without pacing within a host, else that of the system")
 ROW(TEXT, AGREED, tcp_sockets, "COLL_TCP_SOCKETS", "auto", "sockets per link, 1 to 8, or auto: as the rates of the interfaces that two hosts share ask for, else one")
-ROW(TEXT, AGREED, check, "COLL_CHECK", "links", "payloads that carry a checksum: links (over tcp between hosts), all (over tcp wherever the ends are), none")
+ROW(TEXT, AGREED, check, "COLL_CHECK", "links", "payloads that carry a checksum: links (over tcp between hosts), all (over tcp and rdma, wherever the ends are), none")
 ROW(SIZE, LOCAL, tcp_buffer, "COLL_TCP_BUFFER", "0", "buffer size of each data socket, below 1G; 0: the system chooses it for each path")
 ROW(TEXT, LOCAL, rdma_device, "COLL_RDMA_DEVICE", "", "RDMA devices or ports to use: mlx5_0,rxe0:1 (default: all active ports with an address)")
 ROW(TEXT, LOCAL, rdma_gid_index, "COLL_RDMA_GID_INDEX", "", "index of the GID to use of each RDMA port (default: the GID of its first address)")

@@ -48,7 +48,7 @@ coll_status coll_rdma_channel_make_ring(struct rdma_channel *ch)
 	struct rdma_ring *ring = &ch->ring;
 
 	ring->room = rdma_pad(ch->slot_bytes);
-	ring->stride = ring->room + 64;
+	ring->stride = ring->room + RDMA_TAIL_BYTES;
 	if (ch->slot_bytes > SIZE_MAX / 4 / ch->slots)
 		return COLL_ERR_ARGUMENT;
 	ring->len_bytes = (ring->stride * ch->slots + 4095) & ~(size_t)4095;

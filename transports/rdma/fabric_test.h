@@ -28,6 +28,8 @@ void fabric_devices(int count);
 void fabric_unplug(int device, bool out);
 /* It swallows what it is given, and reports nothing. Ends with the connections that were made before. */
 void fabric_mute(int device, bool on);
+/* Called with what a write has put at the peer before anybody is told, which may change it. NULL: nothing. */
+void fabric_written(void (*fn)(char *to, size_t len_bytes));
 /* Bytes that went out of it. */
 uint64_t fabric_sent(int device);
 /* Identifiers, queue pairs, queues, regions and channels that have not been destroyed. */

@@ -208,6 +208,14 @@ static size_t gather(const struct queue_pair *q, const struct ibv_send_wr *wr, c
 	return len;
 }
 
+static void (*written)(char *to, size_t len_bytes);
+
+void fabric_written(void (*fn)(char *to, size_t len_bytes))
+{
+	LOCKED;
+	written = fn;
+}
+
 /* What a message brings about at the peer. */
 static enum ibv_wc_status deliver(const struct queue_pair *q, const struct ibv_send_wr *wr, struct queue_pair *peer)
 {
@@ -218,6 +226,8 @@ static enum ibv_wc_status deliver(const struct queue_pair *q, const struct ibv_s
 		if (!covers(peer, wr->wr.rdma.rkey, wr->wr.rdma.remote_addr, wc.byte_len))
 			return IBV_WC_REM_ACCESS_ERR;
 		gather(q, wr, (char *)(uintptr_t)wr->wr.rdma.remote_addr);
+		if (written)
+			written((char *)(uintptr_t)wr->wr.rdma.remote_addr, wc.byte_len);
 	}
 	fabric_device_of(q->qp.context)->sent += wc.byte_len;
 	if (wr->opcode == IBV_WR_RDMA_WRITE)

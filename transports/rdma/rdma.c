@@ -30,6 +30,7 @@
 #include "transports/rdma/rx.h"
 #include "transports/rdma/sender.h"
 #include "transports/rdma/service.h"
+#include "transports/rdma/sums.h"
 #include "transports/rdma/tx.h"
 
 enum { TIMEOUT_EXPONENT = 14, RETRIES = 6, PROBE_BYTES = 1 << 20 };
@@ -51,6 +52,7 @@ static void read_settings(struct rdma_inst *in)
 	in->retries = number(in, "COLL_RDMA_RETRY", RETRIES, 7);
 	in->traffic_class = number(in, "COLL_RDMA_TRAFFIC_CLASS", 0, 255);
 	in->polled = number(in, "COLL_RDMA_POLLED", 1, 1) != 0;
+	coll_rdma_sums_open(in);
 	in->timeout_ns = number(in, "COLL_TIMEOUT_MS", 30000, INT_MAX) * COLL_NS_PER_MS;
 	in->unreachable_ns = number(in, "COLL_UNREACHABLE_MS", INT_MAX, INT_MAX) * COLL_NS_PER_MS;
 	if (in->unreachable_ns > in->timeout_ns)

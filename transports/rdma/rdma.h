@@ -22,6 +22,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
+#include "base/crc32c.h"
 #include "base/log.h"
 #include "transport/transport.h"
 #include "transports/common/id_table.h"
@@ -43,6 +44,7 @@ enum {
 	RDMA_INLINE_BYTES = 128,     /* wanted of the device */
 	RDMA_CHANNELS_MAX = 1 << 20, /* per link and direction */
 	RDMA_INTO_BYTES = 4096,      /* smaller frames are not worth an announcement */
+	RDMA_TAIL_BYTES = 64,        /* of a slot: for the head, and what checks the payload */
 	RDMA_RAILS_MAX = COLL_RDMA_PORTS,
 	RDMA_MENDS = 8, /* in a row, without anything having moved in between */
 };
@@ -299,7 +301,8 @@ struct rdma_inst {
 	struct coll_nonces nonces;
 	/* For how long a process may be silent, a host out of reach, and a rail silent beside one that is not. */
 	uint64_t timeout_ns, unreachable_ns, silent_ns;
-	bool polled; /* small frames are taken from their slots before they complete */
+	bool polled;          /* small frames are taken from their slots before they complete */
+	coll_crc32c_fn check; /* of payloads; NULL: none */
 	_Atomic bool closed;
 
 	struct rdma_event_channel *cm;
@@ -346,6 +349,12 @@ static inline size_t rdma_pad(size_t len_bytes)
 static inline struct coll_rdma_head *rdma_head_at(const struct rdma_ring *ring, uint64_t slot)
 {
 	return (struct coll_rdma_head *)(void *)(ring->memory + slot * ring->stride + ring->room);
+}
+
+/* The payload ends where the head begins, so that one message carries both. */
+static inline char *rdma_payload_at(const struct rdma_ring *ring, uint64_t slot, uint32_t len_bytes)
+{
+	return ring->memory + slot * ring->stride + ring->room - coll_rdma_padded(len_bytes);
 }
 
 /* ---- link.c ----------------------------------------------------------------------------- */

@@ -165,13 +165,9 @@ static struct coll_frame *frame_at(const struct rdma_receiver *r, uint64_t numbe
 	return &r->frames[number % r->base.slots];
 }
 
-/* The payload ends where the head begins, so that one message carries both. */
 static char *payload_at(const struct rdma_receiver *r, uint64_t number)
 {
-	const struct rdma_ring *ring = &r->base.ring;
-
-	return ring->memory + number % r->base.slots * ring->stride + ring->room -
-	       coll_rdma_padded(frame_at(r, number)->len_bytes);
+	return rdma_payload_at(&r->base.ring, number % r->base.slots, frame_at(r, number)->len_bytes);
 }
 
 void coll_rdma_receiver_forget_owed(struct rdma_receiver *r)
@@ -289,6 +285,13 @@ static coll_status copy_out(struct rdma_receiver *r, uint64_t number, char *ptr,
 	return COLL_OK;
 }
 
+const char *coll_rdma_receiver_told(const struct rdma_receiver *r, const struct coll_frame *frame)
+{
+	const struct rdma_into *a = rdma_announced(r) ? into_at(r, r->arrived) : NULL;
+
+	return a && a->told && coll_same_frame(frame, &a->expect) ? a->ptr : NULL;
+}
+
 void coll_rdma_receiver_arrived(struct rdma_receiver *r, const struct coll_frame *frame, bool into)
 {
 	struct rdma_link *l = r->base.link;
@@ -302,10 +305,7 @@ void coll_rdma_receiver_arrived(struct rdma_receiver *r, const struct coll_frame
 		return;
 	}
 	a = rdma_announced(r) ? into_at(r, number) : NULL;
-	if (into && (!a || !a->told || !coll_same_frame(frame, &a->expect))) {
-		coll_rdma_link_fail(l, COLL_ERR_CORRUPT, "rdma: a frame for memory that was not announced");
-		return;
-	}
+	assert(!into || a);
 	*frame_at(r, number) = *frame;
 	r->arrived++;
 	l->news = true;

@@ -15,6 +15,9 @@ coll_status coll_rdma_recv_into(void *channel, void *ptr, const struct coll_memo
 coll_status coll_rdma_receiver_open(const struct rdma_channel *base, void **channel);
 void coll_rdma_receiver_close(struct rdma_receiver *r);
 void coll_rdma_receiver_free(struct rdma_receiver *r);
+/* Where the peer was told that it may write the next frame, if it is this one; else NULL. */
+const char *coll_rdma_receiver_told(const struct rdma_receiver *r, const struct coll_frame *frame);
+/* into: there. */
 void coll_rdma_receiver_arrived(struct rdma_receiver *r, const struct coll_frame *frame, bool into);
 
 /* A frame by reference waits at the sender. */

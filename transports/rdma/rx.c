@@ -18,6 +18,7 @@
 #include "transports/rdma/rdma.h"
 #include "transports/rdma/receiver.h"
 #include "transports/rdma/sender.h"
+#include "transports/rdma/sums.h"
 #include "transports/rdma/tx.h"
 
 enum { BATCH = 16, BUDGET = 512 };
@@ -123,6 +124,22 @@ static bool take_head(struct rdma_link *l, const struct rdma_receiver *r, const 
 	return true;
 }
 
+/* It lies where it may, and is what was sent. */
+static bool sound(struct rdma_link *l, const struct rdma_receiver *r, const struct coll_rdma_head *head, bool into)
+{
+	const struct rdma_ring *ring = &r->base.ring;
+	const uint64_t slot = r->arrived % r->base.slots;
+	const char *payload =
+	        into ? coll_rdma_receiver_told(r, &head->frame) : rdma_payload_at(ring, slot, head->frame.len_bytes);
+	char wrong[128] = "a frame for memory that was not announced";
+
+	if (payload && (!l->inst->check || coll_rdma_sums_pass(l->inst, head, rdma_head_at(ring, slot) + 1, payload,
+	                                                       wrong, sizeof(wrong))))
+		return true;
+	corrupt(l, wrong);
+	return false;
+}
+
 static void frame_came(struct rdma_link *l, uint32_t imm)
 {
 	const uint32_t id = imm & COLL_RDMA_IMM_ID;
@@ -140,7 +157,7 @@ static void frame_came(struct rdma_link *l, uint32_t imm)
 			l->recvs += head.recvs; /* sent a second time */
 		return;
 	}
-	if (take_head(l, r, &head))
+	if (take_head(l, r, &head) && (r->draining || sound(l, r, &head, imm & COLL_RDMA_IMM_INTO)))
 		coll_rdma_receiver_arrived(r, &head.frame, imm & COLL_RDMA_IMM_INTO);
 }
 
@@ -149,6 +166,7 @@ void coll_rdma_rx_look(struct rdma_receiver *r)
 	struct rdma_link *l = r->base.link;
 	const struct rdma_ring *ring = &r->base.ring;
 	const uint64_t slot = r->arrived % r->base.slots;
+	const char *payload;
 	struct coll_rdma_head head;
 
 	if (l->state != LINK_UP || r->draining || rdma_announced(r) || !l->inst->polled)
@@ -159,8 +177,10 @@ void coll_rdma_rx_look(struct rdma_receiver *r)
 	if (head.number != (uint32_t)r->arrived || head.check == 0 || head.frame.len_bytes > COLL_RDMA_POLLED_BYTES ||
 	    head.frame.len_bytes > r->base.slot_bytes)
 		return;
-	if (head.check != coll_rdma_check(&head, ring->memory + slot * ring->stride + ring->room -
-	                                                 coll_rdma_padded(head.frame.len_bytes)))
+	payload = rdma_payload_at(ring, slot, head.frame.len_bytes);
+	/* A sum that is wrong may not be there yet: the completion decides. */
+	if (head.check != coll_rdma_check(&head, payload) ||
+	    (l->inst->check && !coll_rdma_sums_pass(l->inst, &head, rdma_head_at(ring, slot) + 1, payload, NULL, 0)))
 		return;
 	atomic_thread_fence(memory_order_acquire);
 	if (!take_head(l, r, &head))

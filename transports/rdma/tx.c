@@ -14,6 +14,7 @@
 #include "transports/rdma/rdma.h"
 #include "transports/rdma/receiver.h"
 #include "transports/rdma/sender.h"
+#include "transports/rdma/sums.h"
 
 /* Work requests of one doorbell, and the pieces of memory they name. */
 struct chain {
@@ -189,8 +190,9 @@ static void take_credits(struct rdma_link *l, struct rdma_entry *e)
 
 static bool fits_one_message(const struct rdma_link *l, const struct rdma_entry *e)
 {
-	return !e->loaned &&
-	       coll_rdma_padded(e->frame.len_bytes) + sizeof(struct coll_rdma_head) <= l->port->message_max;
+	const size_t tail = coll_rdma_sums_tail(l->inst, e->frame.len_bytes);
+
+	return !e->loaned && coll_rdma_padded(e->frame.len_bytes) + tail <= l->port->message_max;
 }
 
 /* Where the receiver wants it; NULL: in its slot. */
@@ -272,12 +274,14 @@ static void build_frame(struct rdma_link *l, struct chain *c, struct rdma_entry 
 	                                .credits = e->credits};
 	if (one && e->frame.len_bytes <= COLL_RDMA_POLLED_BYTES && l->inst->polled)
 		head->check = coll_rdma_check(head, from);
+	if (l->inst->check)
+		coll_rdma_sums_put(l->inst, head, from);
 	wr = add(l, c, imm ? IBV_WR_RDMA_WRITE_WITH_IMM : IBV_WR_RDMA_WRITE, imm && e->completion);
 	wr->wr.rdma.rkey = g->rkey;
 	wr->wr.rdma.remote_addr = one ? head_to - pad : head_to;
 	if (one && pad > 0)
 		piece(c, wr, from, pad, lkey);
-	piece(c, wr, head, sizeof(*head), mr->lkey);
+	piece(c, wr, head, coll_rdma_sums_tail(l->inst, e->frame.len_bytes), mr->lkey);
 	seq = build_arrival(l, c, wr, g->id | (into ? COLL_RDMA_IMM_INTO : 0), e->completion != NULL)->wr_id;
 	s->last_seq = seq;
 	l->frames_out++;

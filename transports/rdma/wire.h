@@ -15,7 +15,7 @@
 #include "transport/transport.h"
 
 #define COLL_RDMA_MAGIC   0x52444d41u /* "RDMA" in the byte order of its writer */
-#define COLL_RDMA_VERSION 10u
+#define COLL_RDMA_VERSION 11u
 
 enum { COLL_RDMA_PORTS = 8, COLL_RDMA_DEVICE_BYTES = 16 };
 
@@ -115,8 +115,8 @@ struct coll_rdma_note {
 
 static_assert(sizeof(struct coll_rdma_note) == COLL_RDMA_NOTE_BYTES, "one line");
 
-/* The last 32 bytes of a frame's slot. The payload ends where the head begins, but for
- * padding: coll_rdma_padded(). */
+/* The last 32 bytes of a frame. The payload ends where the head begins, but for
+ * padding: coll_rdma_padded(). With COLL_CHECK=all sums of it follow (sums.c). */
 struct coll_rdma_head {
 	struct coll_frame frame;
 	uint32_t credit_id; /* of the other direction */
