@@ -6,15 +6,19 @@
 #include "tests/fuzz/fuzz.h"
 #include "transports/rdma/address.h"
 #include "transports/rdma/sides_test.h"
+#include "transports/rdma/sums.h"
 #include "transports/rdma/tx.h"
 
 void fuzz_rdma(const uint8_t *data, size_t len_bytes);
+void fuzz_rdma_checked(const uint8_t *data, size_t len_bytes);
 
 enum { SLOT = 8192, SLOTS = 4, STEPS = 60 };
 
-static const char *no_setting(void *ctx, const char *name)
+static const char *check = "";
+
+static const char *a_setting(void *ctx, const char *name)
 {
-	return "";
+	return strcmp(name, "COLL_CHECK") == 0 ? check : "";
 }
 
 /* Side 0 is ours. */
@@ -38,7 +42,7 @@ static void begin(struct bench *b)
 	void *p;
 
 	for (int i = 0; i < SIDES; i++)
-		open_side(&side[i], no_setting);
+		open_side(&side[i], a_setting);
 	/* One after the other: attempts that cross are made again after a while. */
 	for (int i = 0; i < SIDES; i++) {
 		open_link(&side[i], &side[!i]);
@@ -93,7 +97,10 @@ static void scribble(struct bench *b, struct fuzz_input *in)
 	fuzz_bytes(in, &head, sizeof(head));
 	if (slot & 1)
 		head.check = coll_rdma_check(&(struct coll_rdma_head){.frame.len_bytes = 0}, NULL);
-	memcpy(ring->memory + slot * ring->stride + ring->room, &head, sizeof(head));
+	memcpy(rdma_head_at(ring, slot), &head, sizeof(head));
+	if (side[0].in->check && head.frame.len_bytes <= SLOT)
+		coll_rdma_sums_put(side[0].in, rdma_head_at(ring, slot),
+		                   rdma_payload_at(ring, slot, head.frame.len_bytes));
 }
 
 /* A frame as it should be. */
@@ -155,4 +162,12 @@ void fuzz_rdma(const uint8_t *data, size_t len_bytes)
 	}
 	we_do(&b, 0);
 	end(&b);
+}
+
+/* Payloads are checked, and the sums behind the heads are right. */
+void fuzz_rdma_checked(const uint8_t *data, size_t len_bytes)
+{
+	check = "all";
+	fuzz_rdma(data, len_bytes);
+	check = "";
 }

@@ -1,6 +1,7 @@
 /* Every target: its name, which is that of its corpus, and its function. Included several times. */
 #ifdef FUZZ_RDMA
 TARGET("rdma", fuzz_rdma)
+TARGET("rdma-checked", fuzz_rdma_checked)
 #else
 TARGET("settings", fuzz_settings)
 TARGET("lists", fuzz_lists)

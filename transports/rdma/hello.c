@@ -86,8 +86,8 @@ const char *coll_rdma_hello_check(const void *data, size_t len_bytes, const stru
 		return "it does not have the key of the job";
 	if (m->rail >= RDMA_RAILS_MAX || m->way >= RDMA_RAILS_MAX)
 		return "a rail that no link has";
-	if (m->recvs <= RDMA_RECVS_SPARE)
-		return "too few receives";
+	if (m->recvs <= RDMA_RECVS_SPARE || m->recvs > RDMA_RECVS)
+		return "a number of receives that nobody posts";
 	return NULL;
 }
 

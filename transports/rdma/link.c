@@ -85,6 +85,22 @@ void coll_rdma_link_up(struct rdma_link *l)
 	coll_rdma_link_leave(l);
 }
 
+bool coll_rdma_link_swamped(const struct rdma_link *l)
+{
+	uint64_t most = RDMA_QUEUE_SPARE;
+
+	if (l->queue_count <= most)
+		return false;
+	for (const struct rdma_sender *s = l->senders; s; s = s->next)
+		most += 2 * s->base.slots;
+	for (const struct rdma_sender *s = l->closing; s; s = s->next)
+		most += 2 * s->base.slots;
+	for (uint32_t i = 0; i < l->receivers.cap; i++)
+		if (l->receivers.at[i])
+			most += 2 * ((const struct rdma_receiver *)l->receivers.at[i])->base.slots;
+	return l->queue_count > most;
+}
+
 /* ---- end ------------------------------------------------------------------------ */
 
 /* What outsiders see of it has ended. */
@@ -189,7 +205,7 @@ void coll_rdma_link_free(struct rdma_link *l)
 		if (l->receivers.at[i])
 			coll_rdma_receiver_free(l->receivers.at[i]);
 	for (uint32_t i = 0; i < l->grants.cap; i++)
-		free(l->grants.at[i]);
+		coll_rdma_sender_free_grant(l->grants.at[i]);
 	coll_id_table_fini(&l->receivers);
 	coll_id_table_fini(&l->grants);
 	memset((char *)l + from, 0, sizeof(*l) - from);

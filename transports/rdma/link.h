@@ -22,6 +22,9 @@ void coll_rdma_link_torn(struct rdma_link *l, coll_status why, const char *forma
         __attribute__((format(printf, 3, 4)));
 void coll_rdma_link_ended(struct rdma_link *l);
 
+/* More waits to be sent than open channels account for: answers to a peer that asks, and takes none. */
+bool coll_rdma_link_swamped(const struct rdma_link *l);
+
 /* Before the lock is released: wake sleepers if there is news, and send what is left. */
 void coll_rdma_link_leave(struct rdma_link *l);
 

@@ -42,7 +42,8 @@ enum {
 	RDMA_CHAIN = 24,             /* work requests per doorbell */
 	RDMA_PIECES = 16,            /* most messages one frame is split into */
 	RDMA_INLINE_BYTES = 128,     /* wanted of the device */
-	RDMA_CHANNELS_MAX = 1 << 20, /* per link and direction */
+	RDMA_CHANNELS_MAX = 1 << 16, /* per link and direction */
+	RDMA_QUEUE_SPARE = 4096,     /* entries of a queue beyond those that open channels account for */
 	RDMA_INTO_BYTES = 4096,      /* smaller frames are not worth an announcement */
 	RDMA_TAIL_BYTES = 64,        /* of a slot: for the head, and what checks the payload */
 	RDMA_RAILS_MAX = COLL_RDMA_PORTS,
@@ -136,7 +137,9 @@ struct rdma_grant {
 	uint64_t count; /* frames accepted for sending */
 	enum rdma_manner manner;
 	struct rdma_sender *sender;
-	struct rdma_target into[]; /* of frame number at number modulo slots */
+	/* Of frame number at number modulo slots; until there is a sender, as many as have been announced. */
+	struct rdma_target *into;
+	uint32_t targets;
 };
 
 static inline const struct rdma_target *rdma_target_of(const struct rdma_grant *g, uint64_t number)

@@ -198,10 +198,10 @@ static void grant_came(struct rdma_link *l, const struct coll_rdma_note *n)
 
 	if (n->id >= RDMA_CHANNELS_MAX || n->grant.slots < 2 || n->grant.slots > UINT16_MAX ||
 	    coll_id_table_get(&l->grants, n->id)) {
-		corrupt(l, "a channel is opened twice");
+		corrupt(l, "a channel is opened twice or out of range");
 		return;
 	}
-	g = calloc(1, sizeof(*g) + n->grant.slots * sizeof(g->into[0]));
+	g = calloc(1, sizeof(*g));
 	if (!g || !coll_id_table_put(&l->grants, n->id, g)) {
 		free(g);
 		coll_rdma_link_fail(l, COLL_ERR_SYSTEM, "rdma: no memory for a channel");
@@ -228,6 +228,8 @@ static void into_came(struct rdma_link *l, const struct coll_rdma_note *n)
 		return;
 	/* Of the whole number only the lower half came; it is near what we are at. */
 	number = g->count + (uint64_t)(int64_t)(int32_t)(n->into.number - (uint32_t)g->count);
+	if (number % g->slots >= g->targets && !coll_rdma_sender_early_target(l, g, number % g->slots))
+		return;
 	g->into[number % g->slots] =
 	        (struct rdma_target){n->into.number, n->into.rkey, n->into.ptr, n->into.expect, true};
 	if (g->sender)
@@ -272,7 +274,7 @@ static void close_came(struct rdma_link *l, const struct coll_rdma_note *n)
 		g->sender->grant = NULL;
 	}
 	coll_id_table_drop(&l->grants, n->id, g);
-	free(g);
+	coll_rdma_sender_free_grant(g);
 	coll_rdma_tx_note(l, &closed);
 	l->news = true;
 }
@@ -329,6 +331,10 @@ static void note_came(struct rdma_link *l, const struct coll_rdma_note *n)
 	l->recvs += n->recvs;
 	if (l->recvs > RDMA_RECVS) {
 		corrupt(l, "more receives promised than posted");
+		return;
+	}
+	if (coll_rdma_link_swamped(l)) {
+		corrupt(l, "questions without end, and no receive for an answer");
 		return;
 	}
 	switch (n->type) {

@@ -63,6 +63,39 @@ static void delist(struct rdma_sender *s)
 	s->prev = NULL;
 }
 
+static bool make_targets(struct rdma_link *l, struct rdma_grant *g, uint32_t targets)
+{
+	struct rdma_target *into = realloc(g->into, targets * sizeof(*into));
+
+	if (!into) {
+		coll_rdma_link_fail(l, COLL_ERR_SYSTEM, "rdma: no memory for a channel");
+		return false;
+	}
+	memset(into + g->targets, 0, (targets - g->targets) * sizeof(*into));
+	g->into = into;
+	g->targets = targets;
+	return true;
+}
+
+/* One after the other: how many there are, the peer says only with each. */
+bool coll_rdma_sender_early_target(struct rdma_link *l, struct rdma_grant *g, uint64_t at)
+{
+	const uint32_t twice = g->targets < 4 ? 8 : 2 * g->targets;
+
+	if (at == g->targets)
+		return make_targets(l, g, twice < g->slots ? twice : g->slots);
+	coll_rdma_link_fail(l, COLL_ERR_CORRUPT, "rdma %s: memory is announced for frames out of order",
+	                    l->port->where);
+	return false;
+}
+
+void coll_rdma_sender_free_grant(struct rdma_grant *g)
+{
+	if (g)
+		free(g->into);
+	free(g);
+}
+
 static void meet(struct rdma_sender *s, struct rdma_grant *g)
 {
 	if (g->slots != s->base.slots || g->slot_bytes != s->base.slot_bytes) {
@@ -71,6 +104,8 @@ static void meet(struct rdma_sender *s, struct rdma_grant *g)
 		                    s->base.slots, s->base.slot_bytes, g->slots, g->slot_bytes);
 		return;
 	}
+	if (g->targets < g->slots && !make_targets(s->base.link, g, g->slots))
+		return;
 	s->grant = g;
 	g->sender = s;
 }

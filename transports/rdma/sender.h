@@ -17,6 +17,10 @@ void coll_rdma_sender_close(struct rdma_sender *s);
 void coll_rdma_sender_free(struct rdma_sender *s);
 void coll_rdma_sender_meet_grant(struct rdma_link *l, struct rdma_grant *g);
 
+/* Where a frame may go before there is a sender: room for it; false: the link has failed. */
+bool coll_rdma_sender_early_target(struct rdma_link *l, struct rdma_grant *g, uint64_t at);
+void coll_rdma_sender_free_grant(struct rdma_grant *g);
+
 /* What waited, and need not wait any more, goes to the queue. */
 void coll_rdma_sender_release(struct rdma_sender *s);
 

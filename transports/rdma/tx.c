@@ -190,9 +190,9 @@ static void take_credits(struct rdma_link *l, struct rdma_entry *e)
 
 static bool fits_one_message(const struct rdma_link *l, const struct rdma_entry *e)
 {
-	const size_t tail = coll_rdma_sums_tail(l->inst, e->frame.len_bytes);
+	const uint32_t n = e->frame.len_bytes;
 
-	return !e->loaned && coll_rdma_padded(e->frame.len_bytes) + tail <= l->port->message_max;
+	return !e->loaned && coll_rdma_padded(n) + coll_rdma_sums_tail(l->inst, n) <= l->port->message_max;
 }
 
 /* Where the receiver wants it; NULL: in its slot. */
@@ -367,10 +367,8 @@ static bool post_note(struct rdma_link *l, const struct coll_rdma_note *note)
 
 bool coll_rdma_tx_proof(struct rdma_link *l, const struct coll_proof *p)
 {
-	const struct coll_rdma_note proof = {.type = COLL_RDMA_NOTE_PROOF,
-	                                     .word = {p->word[0], p->word[1], l->items_in}};
-
-	return post_note(l, &proof);
+	return post_note(l, &(struct coll_rdma_note){.type = COLL_RDMA_NOTE_PROOF,
+	                                             .word = {p->word[0], p->word[1], l->items_in}});
 }
 
 void coll_rdma_tx_ping(struct rdma_link *l)

@@ -1,0 +1,140 @@
+/*
+ * A member of the job that lies: side 1 sends notes of its own making to side 0, over the device in software. What it
+ * claims makes side 0 allocate no more than its notes justify, and the link ends as corrupt.
+ */
+#include <malloc.h>
+
+#include "tests/plain.h"
+#include "transports/rdma/link.h"
+#include "transports/rdma/sides_test.h"
+#include "transports/rdma/tx.h"
+
+enum { LONG = 8192, FLOOD = 20000, GRANTS = 100 };
+
+static const char *no_setting(void *ctx, const char *name)
+{
+	return "";
+}
+
+static void sides_open(void)
+{
+	for (int i = 0; i < SIDES; i++)
+		open_side(&side[i], no_setting);
+	for (int i = 0; i < SIDES; i++) {
+		open_link(&side[i], &side[!i]);
+		CHECK(AWAIT(is_up(&side[i])));
+	}
+}
+
+static void sides_close(void)
+{
+	for (int i = 0; i < SIDES; i++)
+		close_link(&side[i]);
+	for (int i = 0; i < SIDES; i++)
+		close_side(&side[i]);
+	CHECK(fabric_objects() == 0, "%d objects are left", fabric_objects());
+}
+
+/* As if side 0 had said that it has taken in all before. */
+static void say(const struct coll_rdma_note *note)
+{
+	struct rdma_link *theirs = side[1].link;
+	struct ibv_wc wc;
+
+	while (ibv_poll_cq(theirs->cq, 1, &wc) > 0)
+		;
+	theirs->recvs = RDMA_RECVS;
+	theirs->sq_done = theirs->sq_tail;
+	theirs->log_count = 0;
+	coll_rdma_tx_note(theirs, note);
+	coll_rdma_tx_push(theirs);
+	t->progress(side[0].in);
+}
+
+static struct coll_rdma_note grant(uint32_t id, uint32_t slots)
+{
+	return (struct coll_rdma_note){.type = COLL_RDMA_NOTE_GRANT,
+	                               .id = id,
+	                               .grant = {.key = {.comm = 9, .epoch = id}, .slots = slots, .slot_bytes = 64}};
+}
+
+static void expect_corrupt(const char *what)
+{
+	t->progress(side[0].in);
+	CHECK(side[0].downs == 1 && side[0].why == COLL_ERR_CORRUPT && strstr(side[0].cause, what) &&
+	              strstr(side[0].cause, "rdma fabric0"),
+	      "%d: %s", (int)side[0].why, side[0].cause);
+}
+
+TEST(rdma_member, channels_of_many_slots_that_nobody_opens_cost_little)
+{
+	struct mallinfo2 before;
+	size_t more;
+
+	sides_open();
+	before = mallinfo2();
+	for (uint32_t i = 0; i < GRANTS; i++) {
+		const struct coll_rdma_note note = grant(i, UINT16_MAX);
+
+		say(&note);
+	}
+	more = mallinfo2().uordblks + mallinfo2().hblkhd - before.uordblks - before.hblkhd;
+	CHECK(side[0].downs == 0, "%s", side[0].cause);
+	CHECK(more < GRANTS * 1024, "%zu bytes", more);
+	sides_close();
+}
+
+TEST(rdma_member, a_channel_of_a_high_number_is_refused)
+{
+	const struct coll_rdma_note note = grant(1 << 19, 4);
+
+	sides_open();
+	say(&note);
+	expect_corrupt("out of range");
+	sides_close();
+}
+
+TEST(rdma_member, memory_is_announced_in_order_until_there_is_a_sender)
+{
+	struct coll_rdma_note note = grant(0, UINT16_MAX);
+
+	sides_open();
+	say(&note);
+	note = (struct coll_rdma_note){.type = COLL_RDMA_NOTE_INTO};
+	for (uint32_t i = 0; i < 40; i++) {
+		note.into.number = i;
+		say(&note);
+	}
+	CHECK(side[0].downs == 0, "%s", side[0].cause);
+	note.into.number = 60000;
+	say(&note);
+	expect_corrupt("out of order");
+	sides_close();
+}
+
+/* A frame that waits for memory which is not registered is answered each time that the sender asks. */
+TEST(rdma_member, questions_without_receives_for_answers_end)
+{
+	const struct coll_channel_key key = {.comm = 1, .epoch = 1};
+	const struct coll_rdma_note ask = {.type = COLL_RDMA_NOTE_ASK};
+	const struct coll_frame expect = {.sequence = 1, .len_bytes = LONG};
+	static char user[LONG];
+	struct coll_completion received;
+	struct rdma_link *ours;
+	uint32_t most = 0;
+	void *rx;
+
+	sides_open();
+	ours = side[0].link;
+	CHECK(t->channel_open(side[0].link, &key, COLL_DIR_RECV, LONG, 4, &rx) == COLL_OK);
+	CHECK(t->recv_into(rx, user, NULL, &expect, &received) == COLL_OK);
+	for (int i = 0; i < FLOOD && side[0].downs == 0; i++) {
+		say(&ask);
+		most = ours->queue_count > most ? ours->queue_count : most;
+	}
+	CHECK(most <= RDMA_QUEUE_SPARE + 64, "%u entries", most);
+	expect_corrupt("questions");
+	t->channel_close(rx);
+	CHECK(AWAIT(!coll_completion_pending(&received)));
+	sides_close();
+}
