@@ -89,6 +89,7 @@ MESSAGE(4202, COLL_OK, "The rendezvous address is in use or does not belong to t
 MESSAGE(4203, COLL_OK, "The address of rank 0 cannot be derived or resolved.", "Set COLL_ROOT=host:port with a name that all hosts resolve.")
 MESSAGE(4204, COLL_OK, "Ranks load different versions of this library.", "Install the same version everywhere; check LD_LIBRARY_PATH on the host named.")
 MESSAGE(4205, COLL_OK, "A rank ended during creation.", "Look at the output of that rank.")
+MESSAGE(4206, COLL_OK, "Something between two ranks altered, added or repeated a message while they met; nothing of it was used.", "Check the network between the two addresses: a faulty device, a proxy, or somebody who interferes; or ranks load different versions of this library.")
 MESSAGE(4301, COLL_OK, "A call of the CUDA driver failed.", "The text has the call and the driver's reason. After an illegal access or another fault of a kernel, only a new process can use the device.")
 MESSAGE(5101, COLL_OK, "A live rank has kept a call waiting for longer than COLL_WARN_MS.", "This is not an error: the text says what that rank does and which rank it waits for. coll-info --pid shows all ranks.")
 MESSAGE(5102, COLL_OK, "A COLL_ variable in the environment is not a setting of this library; it is ignored.", "Correct its name: coll-info --settings lists all.")

@@ -14,6 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/fork.h"
 #include "base/hash.h"
 #include "bootstrap/address.h"
 #include "bootstrap/bootstrap.h"
@@ -161,7 +162,7 @@ static inline void over_tcp(struct job *j)
 
 	coll_address_numeric(&a, "127.0.0.1", 0);
 	fd = coll_listen_tcp(&a, 0, &port);
-	close(fd);
+	coll_fd_close(fd);
 	snprintf(j->id.root_host, sizeof(j->id.root_host), "127.0.0.1");
 	j->id.root_port = port;
 	j->id.job_key[0] = 13;

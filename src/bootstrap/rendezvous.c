@@ -72,9 +72,35 @@ void rendezvous_fail(struct rendezvous *r, coll_status status, int culprit, cons
 		r->err->rank = culprit;
 }
 
+bool rendezvous_failed(struct rendezvous *r, const struct coll_wire_frame *f)
+{
+	char text[TEXT_BYTES];
+	coll_status status;
+	int culprit;
+
+	if (!unpack_failure(f, &status, &culprit, text, sizeof(text)))
+		return false;
+	if (r->status == COLL_OK)
+		r->status = COLL_AGAIN;
+	rendezvous_fail(r, status, culprit, "%s", text);
+	return true;
+}
+
 void rendezvous_interrupted(struct rendezvous *r)
 {
 	rendezvous_fail(r, COLL_ERR_ABORTED, r->how->rank, "[COLL-3301] rank %d was interrupted", r->how->rank);
+}
+
+void rendezvous_altered(struct rendezvous *r, const struct coll_wire *w, int rank, const char *stage)
+{
+	char self[32], other[32], at[80] = "an unknown address";
+
+	coll_wire_from(w, at);
+	snprintf(other, sizeof(other), rank < 0 ? "a process" : "rank %d", rank);
+	rendezvous_fail(r, COLL_ERR_CORRUPT, rank,
+	                "[COLL-4206] a message from %s at %s to %s was altered on its way (%s), or these processes "
+	                "have different versions of this library",
+	                other, at, rank_name(self, r->how->rank), stage);
 }
 
 /* ---- Newcomers --------------------------------------------------------- */
@@ -156,6 +182,12 @@ static void serve_pending(struct rendezvous *r, int i, short revents)
 			coll_wire_pump(w, 0);
 		}
 	}
+	if (w->altered) {
+		rendezvous_altered(r, w, -1, r->arrival);
+		rendezvous_refuse(r, w);
+		drop_pending(r, i);
+		return;
+	}
 	if (w->state == COLL_WIRE_OPEN && coll_clock_ns() > pending_deadline(w))
 		coll_wire_from(w, r->mute);
 	if (w->fd < 0 || w->state == COLL_WIRE_CLOSED || coll_clock_ns() > pending_deadline(w))
@@ -210,11 +242,18 @@ static void serve_child(struct rendezvous *r, int i, short revents)
 	struct coll_wire_frame f;
 
 	coll_wire_pump(&r->children[i].wire, revents);
+	while (r->status == COLL_OK && coll_wire_peek(&r->children[i].wire, sizeof(struct failure) + TEXT_BYTES, &f)) {
+		if (f.type == FRAME_FAILED)
+			rendezvous_failed(r, &f);
+		coll_wire_take(&r->children[i].wire, &f);
+	}
 	while (r->status == COLL_AGAIN &&
 	       coll_wire_peek(&r->children[i].wire, sizeof(struct failure) + TEXT_BYTES, &f)) {
 		r->from_child(r->role, &r->children[i], &f);
 		coll_wire_take(&r->children[i].wire, &f);
 	}
+	if (r->children[i].wire.altered)
+		rendezvous_altered(r, &r->children[i].wire, r->children[i].rank, "reports of the ranks below");
 	if (r->children[i].wire.state == COLL_WIRE_CLOSED) {
 		struct child gone = r->children[i];
 

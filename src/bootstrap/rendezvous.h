@@ -84,6 +84,13 @@ void rendezvous_close(struct rendezvous *r);
 void rendezvous_fail(struct rendezvous *r, coll_status status, int culprit, const char *format, ...)
         __attribute__((format(printf, 4, 5)));
 
+/* Another rank has said why it failed, also while the table is delivered. False: not in that form. */
+bool rendezvous_failed(struct rendezvous *r, const struct coll_wire_frame *f);
+
+/* The seal of a message is wrong, which a rank sent, or -1 if it has not said which; stage: what the message was for.
+ * Strangers have no seals: either somebody is on the path, or the network is faulty. */
+void rendezvous_altered(struct rendezvous *r, const struct coll_wire *w, int rank, const char *stage);
+
 /* The program's hook has ended the creation here. */
 void rendezvous_interrupted(struct rendezvous *r);
 

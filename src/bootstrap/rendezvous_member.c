@@ -357,18 +357,6 @@ static bool finish(struct member *m, const struct coll_wire_frame *f)
 	return true;
 }
 
-static bool failed(struct member *m, const struct coll_wire_frame *f)
-{
-	char text[TEXT_BYTES];
-	coll_status status;
-	int culprit;
-
-	if (!unpack_failure(f, &status, &culprit, text, sizeof(text)))
-		return false;
-	rendezvous_fail(&m->rendezvous, status, culprit, "%s", text);
-	return true;
-}
-
 /* False: not a frame for this moment. The wire may be gone afterwards. */
 static bool from_above(struct member *m, const struct coll_wire_frame *f)
 {
@@ -380,9 +368,19 @@ static bool from_above(struct member *m, const struct coll_wire_frame *f)
 		snprintf(m->waiting, sizeof(m->waiting), "%.*s", (int)f->len_bytes, (const char *)f->body);
 		rendezvous_send_all(&m->rendezvous, FRAME_WAITING, f->body, f->len_bytes, NULL, 0);
 		return true;
-	case FRAME_FAILED: return failed(m, f);
+	case FRAME_FAILED: return rendezvous_failed(&m->rendezvous, f);
 	case FRAME_TABLE: return finish(m, f);
 	default: return false;
+	}
+}
+
+/* What the next frame from above is for. */
+static const char *stage_above(const struct member *m)
+{
+	switch (m->phase) {
+	case SEEK_ROOT: return "the answer to a registration";
+	case SEEK_PARENT: return "the answer to an attachment";
+	default: return "the table of addresses";
 	}
 }
 
@@ -408,6 +406,9 @@ static void serve_up(struct member *m)
 			return;
 		coll_wire_take(&m->up, &f);
 	}
+	if (m->up.altered)
+		rendezvous_altered(&m->rendezvous, &m->up, m->phase == SEEK_ROOT ? root_rank(m) : m->parent,
+		                   stage_above(m));
 }
 
 static void watch_up(struct member *m)
@@ -463,7 +464,7 @@ static bool newcomer(void *role, struct coll_wire *w, const struct coll_wire_fra
 
 static void pass_up(struct member *m, const void *body, size_t len_bytes)
 {
-	if (m->phase == IN_PLACE && coll_wire_send(&m->up, FRAME_FAILED, body, len_bytes, NULL, 0))
+	if ((m->phase == IN_PLACE || m->up.altered) && coll_wire_send(&m->up, FRAME_FAILED, body, len_bytes, NULL, 0))
 		coll_wire_pump(&m->up, 0);
 }
 
@@ -585,6 +586,7 @@ static coll_status member_init(struct member *m, struct coll_error_box *err)
 	char host[COLL_TEXT_MAX];
 
 	m->up.fd = -1;
+	m->rendezvous.arrival = "attachment to a parent";
 	m->rendezvous.newcomer = newcomer;
 	m->rendezvous.from_child = from_child;
 	m->rendezvous.child_lost = child_lost;

@@ -292,6 +292,10 @@ static bool newcomer(void *role, struct coll_wire *w, const struct coll_wire_fra
 	struct introduction in;
 	size_t head;
 
+	if (f->type == FRAME_FAILED) {
+		rendezvous_failed(&o->rendezvous, f);
+		return false;
+	}
 	if (f->type != FRAME_REGISTER || f->len_bytes < sizeof(in))
 		return false;
 	memcpy(&in, f->body, sizeof(in));
@@ -317,18 +321,13 @@ static bool newcomer(void *role, struct coll_wire *w, const struct coll_wire_fra
 static void from_child(void *role, struct child *k, const struct coll_wire_frame *f)
 {
 	struct root *o = role;
-	char text[TEXT_BYTES];
-	coll_status status;
 	uint32_t rank;
-	int culprit;
 
 	if (f->type == FRAME_ATTACHED && f->len_bytes == sizeof(rank)) {
 		memcpy(&rank, f->body, sizeof(rank));
 		if (rank < (uint32_t)o->how.size)
 			mark_attached(o, (int)rank);
-	} else if (f->type == FRAME_FAILED && unpack_failure(f, &status, &culprit, text, sizeof(text))) {
-		rendezvous_fail(&o->rendezvous, status, culprit, "%s", text);
-	} else {
+	} else if (f->type != FRAME_FAILED || !rendezvous_failed(&o->rendezvous, f)) {
 		rendezvous_fail(&o->rendezvous, COLL_ERR_BOOTSTRAP, k->rank,
 		                "rank %d sent an invalid message (frame %u)", k->rank, f->type);
 	}
@@ -472,6 +471,7 @@ coll_status meet_root(const struct coll_rendezvous_point *how, struct coll_error
 	struct root o = {.how = *how};
 	coll_status st = rendezvous_open(&o.rendezvous, &o.how, err);
 
+	o.rendezvous.arrival = "registration";
 	o.rendezvous.newcomer = newcomer;
 	o.rendezvous.from_child = from_child;
 	o.rendezvous.child_lost = child_lost;

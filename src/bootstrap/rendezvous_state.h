@@ -17,7 +17,7 @@
 enum {
 	FAN_OUT = 8,
 	PENDING_MAX = 128, /* connections that have not said who they are */
-	WIRE_VERSION = 2,  /* of the frames below */
+	WIRE_VERSION = 3,  /* of the frames below */
 	TEXT_BYTES = 600,  /* of messages passed between ranks */
 };
 
@@ -83,6 +83,7 @@ struct rendezvous {
 
 	/* The role: called for each complete frame of a newcomer; takes the wire over
 	 * by rendezvous_adopt(), or leaves it to be closed by the other end. False: close. */
+	const char *arrival; /* what a newcomer's first frame is for */
 	bool (*newcomer)(void *role, struct coll_wire *w, const struct coll_wire_frame *f);
 	void (*from_child)(void *role, struct child *k, const struct coll_wire_frame *f);
 	void (*child_lost)(void *role, const struct child *k);

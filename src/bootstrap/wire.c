@@ -34,10 +34,13 @@ struct answer {
 	struct coll_proof proof;
 };
 
+/* The check of the head comes before its length is believed, and covers that of the body. */
 struct head {
 	uint32_t type;
 	uint32_t len_bytes;
+	struct coll_proof body, head;
 };
+_Static_assert(offsetof(struct head, head) == sizeof(struct head) - sizeof(struct coll_proof), "the check is last");
 
 enum { HANDSHAKE_MAX = sizeof(struct answer), READ_CHUNK = 64 << 10 };
 
@@ -201,9 +204,17 @@ static bool is_magic(const struct coll_wire *w)
 	return memcmp(w->in, magic, n) == 0;
 }
 
+static struct coll_wire_seals seals(const struct coll_wire *w, bool of_server)
+{
+	return (struct coll_wire_seals){.head.key = proof(w, of_server ? 'D' : 'U'),
+	                                .body.key = proof(w, of_server ? 'd' : 'u')};
+}
+
 /* From here on coll_wire_peek() decides how much may stand in memory. */
 static void open_wire(struct coll_wire *w)
 {
+	w->sends = seals(w, w->server);
+	w->receives = seals(w, !w->server);
 	w->state = COLL_WIRE_OPEN;
 	w->proved = true;
 	w->in_max = READ_CHUNK;
@@ -266,15 +277,8 @@ static void client_greeting(struct coll_wire *w)
 	drop(w, sizeof(a));
 	open_wire(w);
 	p = proof(w, 'C');
-	/* Frames queued early stand behind the proof: the hello is gone by now, for
-	 * the answer depends on it. */
-	if (!grow(&w->out, &w->out_cap, w->out_len + sizeof(p))) {
+	if (!queue(w, &p, sizeof(p)))
 		fail(w, "out of memory");
-		return;
-	}
-	memmove(w->out + w->out_at + sizeof(p), w->out + w->out_at, w->out_len - w->out_at);
-	memcpy(w->out + w->out_at, &p, sizeof(p));
-	w->out_len += sizeof(p);
 }
 
 static void handshake(struct coll_wire *w)
@@ -314,21 +318,11 @@ static bool receive(struct coll_wire *w)
 	return (size_t)n == room;
 }
 
-/* In the greeting of a client nothing but the hello may leave: what is queued
- * behind it waits for the proof. */
-static size_t sendable(const struct coll_wire *w)
-{
-	if (w->state == COLL_WIRE_OPEN || w->server)
-		return w->out_len;
-	return w->out_len < sizeof(struct hello) ? w->out_len : sizeof(struct hello);
-}
-
 static bool send_some(struct coll_wire *w)
 {
-	const size_t end = sendable(w);
-	const bool own = w->out_at < end;
+	const bool own = w->out_at < w->out_len;
 	const void *from = own ? w->out + w->out_at : w->tail;
-	const size_t len_bytes = own ? end - w->out_at : w->out_at == w->out_len ? w->tail_len : 0;
+	const size_t len_bytes = own ? w->out_len - w->out_at : w->tail_len;
 	ssize_t n;
 
 	if (len_bytes == 0)
@@ -382,15 +376,38 @@ void coll_wire_pump(struct coll_wire *w, short revents)
 bool coll_wire_send(struct coll_wire *w, uint32_t type, const void *body, size_t len_bytes, const void *tail,
                     size_t tail_bytes)
 {
-	const struct head h = {type, (uint32_t)(len_bytes + tail_bytes)};
+	struct head h = {.type = type, .len_bytes = (uint32_t)(len_bytes + tail_bytes)};
+	const bool borrow = len_bytes == 0;
+	const size_t at = w->out_len, copied = sizeof(h) + len_bytes + (borrow ? 0 : tail_bytes);
 
-	if (w->tail_len || w->state == COLL_WIRE_CLOSED || len_bytes + tail_bytes > UINT32_MAX)
+	if (w->tail_len || w->state != COLL_WIRE_OPEN || len_bytes + tail_bytes > UINT32_MAX ||
+	    !grow(&w->out, &w->out_cap, at + copied))
 		return false;
-	if (!queue(w, &h, sizeof(h)) || !queue(w, body, len_bytes))
-		return false;
-	w->tail = tail;
-	w->tail_len = tail_bytes;
+	queue(w, &h, sizeof(h));
+	queue(w, body, len_bytes);
+	if (borrow) {
+		w->tail = tail;
+		w->tail_len = tail_bytes;
+	} else {
+		queue(w, tail, tail_bytes);
+	}
+	h.body = coll_seal_next(&w->sends.body, borrow ? tail : w->out + at + sizeof(h), h.len_bytes);
+	h.head = coll_seal_next(&w->sends.head, &h, offsetof(struct head, head));
+	memcpy(w->out + at, &h, sizeof(h));
 	return true;
+}
+
+/* Nothing more is read there; what is queued still leaves, so that the other end can be told. */
+static bool genuine(struct coll_wire *w, struct coll_seal *seal, const void *message, size_t len_bytes,
+                    const struct coll_proof *said)
+{
+	const struct coll_proof want = coll_seal_next(seal, message, len_bytes);
+
+	if (coll_proof_same(said, &want))
+		return true;
+	w->altered = true;
+	w->in_len = w->in_max = 0;
+	return false;
 }
 
 bool coll_wire_peek(struct coll_wire *w, size_t max_bytes, struct coll_wire_frame *f)
@@ -400,6 +417,11 @@ bool coll_wire_peek(struct coll_wire *w, size_t max_bytes, struct coll_wire_fram
 	if (w->in_len < sizeof(h) || !w->proved)
 		return false;
 	memcpy(&h, w->in, sizeof(h));
+	if (w->checked == COLL_WIRE_NOTHING) {
+		if (!genuine(w, &w->receives.head, &h, offsetof(struct head, head), &h.head))
+			return false;
+		w->checked = COLL_WIRE_HEAD;
+	}
 	if (h.len_bytes > max_bytes) {
 		fail(w, "a frame of %u bytes, at most %zu allowed", h.len_bytes, max_bytes);
 		w->in_len = 0;
@@ -409,6 +431,11 @@ bool coll_wire_peek(struct coll_wire *w, size_t max_bytes, struct coll_wire_fram
 		w->in_max = sizeof(h) + h.len_bytes;
 	if (w->in_len < sizeof(h) + h.len_bytes)
 		return false;
+	if (w->checked == COLL_WIRE_HEAD) {
+		if (!genuine(w, &w->receives.body, w->in + sizeof(h), h.len_bytes, &h.body))
+			return false;
+		w->checked = COLL_WIRE_ALL;
+	}
 	f->type = h.type;
 	f->len_bytes = h.len_bytes;
 	f->body = w->in + sizeof(h);
@@ -418,5 +445,6 @@ bool coll_wire_peek(struct coll_wire *w, size_t max_bytes, struct coll_wire_fram
 void coll_wire_take(struct coll_wire *w, const struct coll_wire_frame *f)
 {
 	drop(w, sizeof(struct head) + f->len_bytes);
+	w->checked = COLL_WIRE_NOTHING;
 	w->in_max = READ_CHUNK; /* at least what is left: no more than one such frame was let in */
 }

@@ -2,12 +2,14 @@
  * One short-lived connection of the rendezvous: a handshake in which both ends
  * prove the job's key, then small frames. Non-blocking, limited in bytes until
  * the other end is authenticated, and by a deadline until the handshake is done.
+ * Head and body of each frame have a seal of their direction, so that nobody on the path can alter,
+ * add, leave out or repeat one.
  *
  *   client                          server
  *   HELLO  magic, nonce c      ->
  *                              <-   ANSWER magic, nonce s, H(key, 'S' c s)
  *   PROOF  H(key, 'C' c s)     ->
- *   frames {type, len, body}  <->   frames
+ *   frames {type, len, seals, body}  <->   frames
  *
  * The handshake carries no version, so that it never changes: versions are
  * compared in the first frame, when the other end is authenticated.
@@ -19,6 +21,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/seal.h"
 #include "bootstrap/address.h"
 
 enum coll_wire_state {
@@ -27,6 +30,11 @@ enum coll_wire_state {
 	COLL_WIRE_PROVING,    /* server: waits for PROOF */
 	COLL_WIRE_OPEN,       /* frames */
 	COLL_WIRE_CLOSED      /* the other end is gone, or broke the rules: see cause */
+};
+
+/* Of one direction. */
+struct coll_wire_seals {
+	struct coll_seal head, body;
 };
 
 struct coll_wire {
@@ -47,6 +55,9 @@ struct coll_wire {
 	char cause[96]; /* why CLOSED */
 	bool stranger;  /* because another job, program or user answers there */
 	bool unreached; /* because its host cannot be reached any more */
+	bool altered;   /* a frame came whose seal is wrong: it is no frame, and none is read any more */
+	struct coll_wire_seals sends, receives;
+	enum { COLL_WIRE_NOTHING, COLL_WIRE_HEAD, COLL_WIRE_ALL } checked; /* of the frame that is read */
 };
 
 struct coll_wire_frame {
@@ -71,11 +82,11 @@ void coll_wire_from(const struct coll_wire *w, char text[80]);
 /* Bytes not handed to the kernel yet. */
 size_t coll_wire_unsent(const struct coll_wire *w);
 
-/* Queue a frame (OPEN, or a client that will be). tail, borrowed until sent,
- * follows body; at most one tail per wire. False: out of memory. */
+/* Queue a frame. tail follows body; without a body it is borrowed until it is sent, one at a time. False: not OPEN, or
+ * out of memory. */
 bool coll_wire_send(struct coll_wire *w, uint32_t type, const void *body, size_t len_bytes, const void *tail,
                     size_t tail_bytes);
-/* The next complete frame; false when there is none yet. A frame longer than
+/* The next complete frame; false when there is none yet, or one was altered. A frame longer than
  * max_bytes closes the wire. */
 bool coll_wire_peek(struct coll_wire *w, size_t max_bytes, struct coll_wire_frame *f);
 void coll_wire_take(struct coll_wire *w, const struct coll_wire_frame *f);

@@ -230,16 +230,16 @@ static void play(struct coll_control_link *l, const struct coll_message *death, 
 	m.magic = COLL_PEER_INFO_MAGIC;
 	m.version = COLL_PEER_INFO_VERSION;
 	if (trick == LEFT_OUT)
-		coll_link_seal_next(&l->seal_out, &m, offsetof(struct coll_message, check));
+		coll_seal_next(&l->seal_out, &m, offsetof(struct coll_message, check));
 	if (trick == REPEATED) {
 		say(l, &alive);
 		CHECK(write(l->fd, &l->out[(l->head + COLL_LINK_QUEUE - 1) % COLL_LINK_QUEUE], sizeof(m)) == sizeof(m));
 		return;
 	}
 	if (trick == REFLECTED)
-		m.check = coll_link_seal_next(&l->seal_in, &m, offsetof(struct coll_message, check));
+		m.check = coll_seal_next(&l->seal_in, &m, offsetof(struct coll_message, check));
 	else if (trick != ADDED)
-		m.check = coll_link_seal_next(&l->seal_out, &m, offsetof(struct coll_message, check));
+		m.check = coll_seal_next(&l->seal_out, &m, offsetof(struct coll_message, check));
 	if (trick == ALTERED)
 		m.u.note.text[3] ^= 1;
 	CHECK(write(l->fd, &m, sizeof(m)) == sizeof(m));

@@ -1,5 +1,5 @@
 /*
- * Proofs and checks of control links: see seal.h. Pure.
+ * Proofs of control links, and the keys of their seals: see seal.h. Pure.
  */
 #include "control/seal.h"
 
@@ -10,16 +10,9 @@ struct coll_proof coll_link_proof(const uint64_t key[2], enum coll_link_role rol
 	return COLL_PROOF(key, COLL_SAID(as), COLL_SAID(*ends));
 }
 
-void coll_link_seal_begin(struct coll_link_seal *s, const uint64_t key[2], enum coll_link_role sends,
+void coll_link_seal_begin(struct coll_seal *s, const uint64_t key[2], enum coll_link_role sends,
                           const struct coll_link_ends *ends)
 {
 	s->key = coll_link_proof(key, sends, ends);
 	s->number = 0;
-}
-
-struct coll_proof coll_link_seal_next(struct coll_link_seal *s, const void *message, size_t len_bytes)
-{
-	const uint64_t number = s->number++;
-
-	return COLL_PROOF(s->key.word, COLL_SAID(number), {message, len_bytes});
 }

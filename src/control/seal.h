@@ -1,13 +1,12 @@
 /*
- * What makes a control link and each of its messages genuine: keyed hashes of 128 bits. In the handshake both ends
- * prove the session key; behind it each message carries a check under a key that only this link and this direction
- * have, with a running number. So nothing can be altered, added, left out or repeated between the ends unnoticed.
- * Nothing is hidden.
+ * What makes a control link genuine: in the handshake both ends prove the session key; behind it each message carries a
+ * seal (base/seal.h) under a key that is made of the same words.
  */
 #ifndef COLL_CONTROL_SEAL_H
 #define COLL_CONTROL_SEAL_H
 
 #include "base/proof.h"
+#include "base/seal.h"
 #include "transport/transport.h"
 
 /* What both ends know of a handshake, and its proofs are over; what is not known yet is 0. */
@@ -29,15 +28,7 @@ enum coll_link_role {
 
 struct coll_proof coll_link_proof(const uint64_t key[2], enum coll_link_role role, const struct coll_link_ends *ends);
 
-/* One direction of a link. */
-struct coll_link_seal {
-	struct coll_proof key;
-	uint64_t number; /* of the next message */
-};
-
-void coll_link_seal_begin(struct coll_link_seal *s, const uint64_t key[2], enum coll_link_role sends,
+void coll_link_seal_begin(struct coll_seal *s, const uint64_t key[2], enum coll_link_role sends,
                           const struct coll_link_ends *ends);
-/* Over the message, for the next number. */
-struct coll_proof coll_link_seal_next(struct coll_link_seal *s, const void *message, size_t len_bytes);
 
 #endif

@@ -116,7 +116,7 @@ bool coll_link_queue(struct coll_control_link *l, const struct coll_message *m)
 	slot->magic = COLL_PEER_INFO_MAGIC;
 	slot->version = COLL_PEER_INFO_VERSION;
 	if (m->type > COLL_MSG_WELCOME)
-		slot->check = coll_link_seal_next(&l->seal_out, slot, offsetof(struct coll_message, check));
+		slot->check = coll_seal_next(&l->seal_out, slot, offsetof(struct coll_message, check));
 	l->count++;
 	return true;
 }
@@ -162,7 +162,7 @@ int coll_link_read(struct coll_control_link *l)
 
 bool coll_link_genuine(struct coll_control_link *l)
 {
-	const struct coll_proof want = coll_link_seal_next(&l->seal_in, &l->in, offsetof(struct coll_message, check));
+	const struct coll_proof want = coll_seal_next(&l->seal_in, &l->in, offsetof(struct coll_message, check));
 
 	return coll_proof_same(&want, &l->in.check);
 }

@@ -73,7 +73,7 @@ struct coll_control_link {
 	struct coll_ip ip;         /* that address */
 	uint64_t nonce[2];         /* ours */
 	struct coll_proof welcome; /* connector: what the listener is to say */
-	struct coll_link_seal seal_out, seal_in;
+	struct coll_seal seal_out, seal_in;
 	uint64_t deadline_ns; /* of the handshake */
 	uint64_t heard_ns;    /* the last message */
 	size_t in_bytes;
