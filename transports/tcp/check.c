@@ -83,11 +83,11 @@ int coll_tcp_check_gather(struct tcp_link *l, uint32_t entries, struct iovec *io
 	size_t skip = l->sent;
 
 	*asked = 0;
-	for (uint32_t i = 0; i < entries && pieces < TCP_CHECK_PIECES && *asked < TCP_CHECK_BYTES; i++) {
+	for (uint32_t i = 0; i < entries && pieces < TCP_CHECK_PIECES && *asked < 2 * TCP_CHECK_BYTES; i++) {
 		const struct tcp_entry *e = tcp_queue_at(l, i);
 
 		add(&next, asked, &e->head, sizeof(e->head), &skip);
-		for (uint32_t at = 0, n; at < e->len_bytes && pieces < TCP_CHECK_PIECES && *asked < TCP_CHECK_BYTES;
+		for (uint32_t at = 0, n; at < e->len_bytes && pieces < TCP_CHECK_PIECES && *asked < 2 * TCP_CHECK_BYTES;
 		     at += n) {
 			n = piece_at(e->len_bytes, at);
 			if (skip >= n + TCP_TRAILER_BYTES) {

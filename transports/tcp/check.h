@@ -19,8 +19,8 @@ size_t coll_tcp_check_body(const struct tcp_link *l, uint32_t len_bytes);
 
 /* ---- out: link's lock held --------------------------------------------- */
 
-/* So many entries of the queue become at most 3 * TCP_CHECK_PIECES pieces, up to TCP_CHECK_BYTES and the rest of a
- * piece of payload. Returns how many; *asked: their bytes. */
+/* So many entries of the queue become at most 3 * TCP_CHECK_PIECES pieces, up to twice TCP_CHECK_BYTES and the rest of
+ * a piece of payload. Returns how many; *asked: their bytes. */
 int coll_tcp_check_gather(struct tcp_link *l, uint32_t entries, struct iovec *iov, size_t *asked);
 
 /* What goes behind a frame that is no longer than a piece and sent before any other. */
