@@ -213,6 +213,7 @@ struct coll_comm {
 	struct coll_inflight inflight; /* see async.h */
 	bool closing;                  /* in the barrier of destroy: earlier ranks report failures to the others */
 	bool from_gossip;              /* a gossip note reported its failure: a death, or an error of another rank */
+	bool told_failure;             /* by another rank, which logs it at level error */
 	/* Abort by this rank, from any thread. The first thread claims it, writes the text, then
 	 * sets aborted (release). Readers load aborted (acquire) before they read the text. */
 	atomic_bool abort_claimed;

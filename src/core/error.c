@@ -115,12 +115,15 @@ static void fill(struct coll_comm *comm, coll_status status, int culprit, const 
 		snprintf(b->link, sizeof(b->link), "%s", opened->table.name);
 }
 
+/* The rank that found it has an error in its log; the others return it, and log it for whoever wants to read so much.
+ */
 static void log_failure(struct coll_comm *comm, const struct coll_kept_error *kept)
 {
 	const struct coll_error_box *b = &comm->box;
 	const struct coll_message_text m = coll_message_split(b->status, b->message);
 
-	coll_log(&comm->ctx->logger, COLL_LOG_ERROR, "%s%s%s%s", b->kind, b->kind[0] ? ": " : "", m.text, m.tag);
+	coll_log(&comm->ctx->logger, comm->told_failure ? COLL_LOG_INFO : COLL_LOG_ERROR, "%s%s%s%s", b->kind,
+	         b->kind[0] ? ": " : "", m.text, m.tag);
 	comm->ctx->hooks->failed(comm->ctx, kept->message);
 }
 

@@ -64,6 +64,7 @@ struct verdict {
 	int process;        /* to blame, of the job; -1: nobody */
 	int dead;           /* the member that has died */
 	int death;          /* 1: it has died; 2: and this rank is the one that found out */
+	bool told;          /* of a failure that another rank found */
 	char text[400];
 };
 
@@ -98,6 +99,7 @@ static void failure_verdict(struct coll_comm *comm, const struct coll_note *n, s
 {
 	v->status = (coll_status)n->status;
 	v->process = culprit_of(comm, n);
+	v->told = n->origin != comm->ctx->rank;
 	if (v->status == COLL_ERR_PEER_LATE)
 		coll_late_read(comm, coll_comm_rank_of(comm, v->process),
 		               n->comm == comm->id ? n->text : ""); /* ranks of another one */
@@ -159,6 +161,7 @@ static bool look_at_notes(struct coll_comm *comm, struct verdict *v)
 
 	v->status = COLL_OK;
 	v->death = 0;
+	v->told = false;
 	if (atomic_load_explicit(&comm->aborted, memory_order_acquire)) {
 		v->status = COLL_ERR_ABORTED;
 		v->process = comm->ctx->rank;
@@ -203,6 +206,7 @@ static coll_status carry_out(struct coll_comm *comm, const struct coll_wait *w, 
 		comm->box.operation = comm->sequence + 1;
 	}
 	comm->from_gossip |= !comm->ended;
+	comm->told_failure |= v->told && !comm->ended;
 	if (!v->death || planted(WRONG_RANK))
 		return coll_comm_fail_for(comm, v->status, v->process, v->text, circumstances);
 	st = coll_comm_lose_member(comm, v->dead, v->status, v->process, v->text, circumstances);

@@ -455,7 +455,20 @@ WORLD_TEST(watchdog, a_failure_told_by_another_rank_is_this_ones)
 	CHECK(comm->attention & COLL_ATTENTION_ALARM);
 	CHECK(heed() == COLL_ERR_MISMATCH);
 	CHECK(fake_core.culprit == 3 && says("calls differ (reported by rank 1)"), "%s", fake_core.cause);
-	CHECK(comm->from_gossip && !(comm->attention & COLL_ATTENTION_ALARM));
+	CHECK(comm->from_gossip && comm->told_failure && !(comm->attention & COLL_ATTENTION_ALARM));
+}
+
+/* What this rank has found is logged by this rank. */
+WORLD_TEST(watchdog, a_failure_of_its_own_is_told_by_nobody)
+{
+	fake_control.has_failure = true;
+	fake_control.failure = (struct coll_note){.kind = COLL_GOSSIP_FAIL,
+	                                          .status = COLL_ERR_MISMATCH,
+	                                          .process = 3,
+	                                          .origin = comm->rank,
+	                                          .text = "calls differ"};
+	alarm_goes_off();
+	CHECK(heed() == COLL_ERR_MISMATCH && says("calls differ") && !comm->told_failure, "%s", fake_core.cause);
 }
 
 /* A group that is being made heeds what is said of its parent, which counts its ranks in another way. */
