@@ -287,20 +287,6 @@ int coll_listen_tcp(const struct coll_address *a, uint16_t want_port, uint16_t *
 	return listen_at(&any, port);
 }
 
-int coll_listen_range(const struct coll_address *a, uint16_t first, uint16_t last, uint16_t *port)
-{
-	if (first == 0)
-		return coll_listen_tcp(a, 0, port);
-	for (uint32_t p = first; p <= last; p++) {
-		int fd = coll_listen_tcp(a, (uint16_t)p, port);
-
-		if (fd >= 0 || errno != EADDRINUSE)
-			return fd;
-	}
-	errno = EADDRINUSE;
-	return -1;
-}
-
 int coll_listen_unix_at(const struct coll_address *a)
 {
 	const int fd = COLL_FD(socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));

@@ -54,8 +54,6 @@ coll_status coll_port_range(const struct coll_settings *settings, uint16_t *firs
 /* Non-blocking listeners; -1 with errno on failure. a NULL: every address of this
  * host (IPv6 and IPv4 where both exist) at port. *port receives the real port. */
 int coll_listen_tcp(const struct coll_address *a, uint16_t want_port, uint16_t *port);
-/* First free port of first..last (0, 0: any); EADDRINUSE when all are taken. */
-int coll_listen_range(const struct coll_address *a, uint16_t first, uint16_t last, uint16_t *port);
 int coll_listen_unix_at(const struct coll_address *a);
 /* name NULL: the kernel chooses; *a receives the address. */
 int coll_listen_unix(const char *name, struct coll_address *a);

@@ -185,7 +185,7 @@ static void job_with(const struct kind *k, size_t place)
 
 	job_init(&j, k->ranks, gather_over_the_relay);
 	over_tcp(&j);
-	j.settings.create_timeout_ms = k->absent ? 1600 : 20000;
+	j.settings.create_timeout_ms = k->absent ? 1600 : 5000;
 	coll_address_numeric(&to, "127.0.0.1", j.id.root_port);
 	pid = start_relay(&to, k->type, place, &port);
 	j.arg = &port;

@@ -18,6 +18,7 @@
 #include "base/hash.h"
 #include "base/interrupt.h"
 #include "base/proof.h"
+#include "base/siphash.h"
 #include "bootstrap/bootstrap.h"
 #include "bootstrap/id.h"
 #include "bootstrap/id_host.h"
@@ -51,19 +52,24 @@ static void candidate_ports(const struct coll_identity *id, uint16_t first, uint
 		m->ports[m->port_count++] = (uint16_t)(low + coll_rng_below(&rng, count));
 }
 
-/* The address to bind: the one that was named if it is numeric and ours, else
- * all of this host (a name often leads to loopback on the host that has it). */
-static int listen_named(const char *host, uint16_t port, uint16_t *real)
+/* The address that was named if it is numeric and ours, else those that COLL_INTERFACE chooses. A name often leads to
+ * loopback on the host that has it. */
+static bool listen_named(const char *host, uint16_t port, struct coll_rendezvous_point *m)
 {
+	struct coll_places found = {0};
 	struct coll_address a;
-	int fd;
+	uint16_t real;
+	char why[200];
 
-	if (!coll_address_numeric(&a, host, port))
-		return coll_listen_tcp(NULL, port, real);
-	fd = coll_listen_tcp(&a, port, real);
-	if (fd < 0 && errno == EADDRNOTAVAIL)
-		fd = coll_listen_tcp(NULL, port, real);
-	return fd;
+	if (coll_address_numeric(&a, host, port)) {
+		if (coll_rendezvous_add(&m->listeners, coll_listen_tcp(&a, port, &real)))
+			return true;
+		if (errno != EADDRNOTAVAIL)
+			return false;
+	} else if (m->settings->interface[0]) {
+		coll_resolve(host, port, coll_clock_ns() + COLL_DELAY_NS(ROOT_TRY), &found, why, sizeof(why));
+	}
+	return coll_rendezvous_listen(&m->listeners, m->settings, &found, port, port, &real);
 }
 
 /* Whether a process that has the key answers at a place of this host. */
@@ -109,14 +115,10 @@ static bool own_job_at_port(const char *host, uint16_t port, const uint64_t key[
  * between the two. */
 static bool open_one(const struct coll_identity *id, struct coll_rendezvous_point *m, bool *twice)
 {
-	uint16_t real;
-
 	*twice = false;
 	for (int i = 0; i < m->port_count; i++) {
-		m->listener[0] = listen_named(id->root_host, m->ports[i], &real);
-		if (m->listener[0] >= 0) {
-			m->close_listeners = true;
-			snprintf(m->root_text, sizeof(m->root_text), "%s:%u", id->root_host, real);
+		if (listen_named(id->root_host, m->ports[i], m)) {
+			snprintf(m->root_text, sizeof(m->root_text), "%s:%u", id->root_host, m->ports[i]);
 			return true;
 		}
 		if (errno != EADDRINUSE)
@@ -150,7 +152,7 @@ static coll_status open_tcp(const struct coll_identity *id, struct coll_rendezvo
 	                                            : "");
 }
 
-/* The same at the names that a secret gives, for ranks that see none of the files. True: listener[1] is there. */
+/* The same at the names that a secret gives, for ranks that see none of the files. True: the listener is there. */
 static bool open_named(const struct coll_meeting_words *w, struct coll_rendezvous_point *m, bool *twice)
 {
 	*twice = false;
@@ -158,8 +160,7 @@ static bool open_named(const struct coll_meeting_words *w, struct coll_rendezvou
 		struct coll_address a;
 
 		coll_meeting_named(w, i, &a);
-		m->listener[1] = coll_listen_unix_at(&a);
-		if (m->listener[1] >= 0)
+		if (coll_rendezvous_add(&m->listeners, coll_listen_unix_at(&a)))
 			return true;
 		*twice = errno == EADDRINUSE && own_job_at(&a, m->key);
 	}
@@ -183,9 +184,7 @@ static coll_status open_meeting(const struct coll_meeting_words *w, struct coll_
 		                      coll_errno_text(errno).text);
 	snprintf(name, sizeof(name), "coll-%016llx%016llx", (unsigned long long)random[0],
 	         (unsigned long long)random[1]);
-	m->listener[0] = coll_listen_unix(name, &a);
-	m->close_listeners = true;
-	if (m->listener[0] < 0)
+	if (!coll_rendezvous_add(&m->listeners, coll_listen_unix(name, &a)))
 		return coll_error_set(err, COLL_ERR_BOOTSTRAP, "[COLL-4202] rank 0 cannot listen at unix:%s: %s", name,
 		                      coll_errno_text(errno).text);
 	coll_meeting_clean();
@@ -266,15 +265,42 @@ static coll_status prepare_id(const coll_config *cfg, struct coll_rendezvous_poi
 	return st;
 }
 
+/* Somebody else may have the port of the id by now: then rank 0 is at one that the key gives. */
+static coll_status prepare_again(struct coll_rendezvous_point *m, bool root, struct coll_error_box *err)
+{
+	struct coll_identity id = {.port_seed = coll_siphash24(m->key, "ports", 5) | 1};
+	uint16_t first, last, real;
+	coll_status st = coll_port_range(m->settings, &first, &last, err);
+
+	for (int i = 0; i < m->root.count && !id.root_port; i++)
+		id.root_port = coll_address_port(&m->root.place[i]);
+	candidate_ports(&id, first, last, m);
+	for (int i = 0; st == COLL_OK && root && i < m->port_count && m->listeners.count == 0; i++) {
+		const bool final = i == m->port_count - 1;
+
+		st = coll_id_listen(m->settings, m->key, m->ports[i], m->ports[i], &m->listeners, &real,
+		                    final ? err : NULL);
+		if (st != COLL_OK && errno == EADDRINUSE && !final)
+			st = COLL_OK;
+	}
+	return st;
+}
+
 /* The probe has published already: what it left is found again at once. */
 static coll_status prepare_published(const struct coll_identity *id, struct coll_rendezvous_point *m,
                                      struct coll_error_box *err)
 {
 	coll_unique_id shared;
-	coll_status st = coll_id_publish(m->settings, id, m->deadline_ns, &shared, m->listener, err);
+	coll_status st = coll_id_publish(m->settings, id, m->deadline_ns, &shared, err);
 
 	snprintf(m->root_text, sizeof(m->root_text), "published by %s", id->publish);
-	return st == COLL_OK ? coll_id_read(&shared, &m->root, m->key, err) : st;
+	if (st == COLL_OK)
+		st = coll_id_read(&shared, &m->root, m->key, err);
+	if (st == COLL_OK && coll_id_met())
+		return prepare_again(m, id->rank == 0, err);
+	if (st == COLL_OK)
+		coll_id_take_listeners(&m->listeners);
+	return st;
 }
 
 static coll_status prepare(const coll_config *cfg, const struct coll_identity *id, struct coll_rendezvous_point *m,
@@ -310,7 +336,6 @@ coll_status coll_bootstrap_exchange(const coll_config *cfg, const struct coll_se
 	        .complete_arg = id->complete_arg,
 	        .all = all,
 	        .len_bytes = len_bytes,
-	        .listener = {-1, -1},
 	};
 	struct coll_meeting_files files = {0};
 	coll_status st;
@@ -333,8 +358,6 @@ coll_status coll_bootstrap_exchange(const coll_config *cfg, const struct coll_se
 	/* This process may end after the call, and must not take the meeting of the others with it. */
 	if (st == COLL_OK && m.hosted)
 		coll_id_host_await(m.key, m.deadline_ns);
-	for (int i = 0; i < COLL_RENDEZVOUS_LISTENERS; i++)
-		if (m.close_listeners && m.listener[i] >= 0)
-			coll_fd_close(m.listener[i]);
+	coll_rendezvous_unlisten(&m.listeners);
 	return st;
 }

@@ -1,6 +1,6 @@
 /*
  * Unique ids (id.h): their bytes, and the id that a launcher's store carries. That one belongs to rank 0 of the
- * process, which keeps its listeners; all others have a host (id_host.h).
+ * process, and its listeners are there while it meets the others; all others have a host (id_host.h).
  */
 #include "bootstrap/id.h"
 
@@ -39,9 +39,9 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 /* What was published by this process's launcher; under lock. */
 static struct {
-	bool valid;
+	bool valid, met;
 	coll_unique_id id;
-	int listener[COLL_RENDEZVOUS_LISTENERS];
+	struct coll_rendezvous_listeners listeners; /* until the first meeting */
 } published;
 
 static uint64_t checksum(const struct packed *p)
@@ -66,22 +66,31 @@ static void unix_name(const uint64_t key[2], char *buf, size_t len_bytes)
 	snprintf(buf, len_bytes, "coll-id-%016llx", (unsigned long long)name.word[0]);
 }
 
-static void close_listeners(int listener[COLL_RENDEZVOUS_LISTENERS])
+/* A Unix listener for this host, TCP listeners for the others. While somebody else has the name, the port is enough. */
+coll_status coll_id_listen(const struct coll_settings *settings, const uint64_t key[2], uint16_t first, uint16_t last,
+                           struct coll_rendezvous_listeners *l, uint16_t *port, struct coll_error_box *err)
 {
-	for (int i = 0; i < COLL_RENDEZVOUS_LISTENERS; i++)
-		if (listener[i] >= 0)
-			coll_fd_close(listener[i]);
+	struct coll_address a;
+	char name[40];
+	bool here;
+
+	*l = (struct coll_rendezvous_listeners){.count = 0};
+	unix_name(key, name, sizeof(name));
+	here = coll_rendezvous_add(l, coll_listen_unix(name, &a)) || errno == EADDRINUSE;
+	if (here && coll_rendezvous_listen(l, settings, NULL, first, last, port))
+		return COLL_OK;
+	coll_error_set(err, COLL_ERR_SYSTEM, "cannot listen for the other ranks: %s%s%s", coll_errno_text(errno).text,
+	               first ? ", COLL_PORT_RANGE=" : "", settings->port_range);
+	coll_rendezvous_unlisten(l);
+	return COLL_ERR_SYSTEM;
 }
 
-/* A Unix listener for this host, a TCP listener for the others. */
-static coll_status make(const struct coll_settings *settings, coll_unique_id *id,
-                        int listener[COLL_RENDEZVOUS_LISTENERS], struct coll_error_box *err)
+static coll_status make(const struct coll_settings *settings, coll_unique_id *id, struct coll_rendezvous_listeners *l,
+                        struct coll_error_box *err)
 {
 	struct packed p = {.version = ID_VERSION, .host = host_hash()};
 	struct coll_places places = {0};
 	uint16_t first, last, port = 0;
-	struct coll_address a;
-	char name[40];
 	coll_status st = coll_port_range(settings, &first, &last, err);
 
 	if (st != COLL_OK)
@@ -90,16 +99,9 @@ static coll_status make(const struct coll_settings *settings, coll_unique_id *id
 	if (!coll_random(p.key, sizeof(p.key)))
 		return coll_error_set(err, COLL_ERR_SYSTEM, "no random bytes for the key of the job: getrandom: %s",
 		                      coll_errno_text(errno).text);
-	unix_name(p.key, name, sizeof(name));
-	listener[0] = coll_listen_unix(name, &a);
-	listener[1] = coll_listen_range(NULL, first, last, &port);
-	if (listener[0] < 0 || listener[1] < 0) {
-		st = coll_error_set(err, COLL_ERR_SYSTEM, "cannot listen for the other ranks: %s%s%s",
-		                    coll_errno_text(errno).text, first ? ", COLL_PORT_RANGE=" : "",
-		                    settings->port_range);
-		close_listeners(listener);
+	st = coll_id_listen(settings, p.key, first, last, l, &port, err);
+	if (st != COLL_OK)
 		return st;
-	}
 	coll_places_local(settings, false, &places);
 	for (int i = 0; i < places.count; i++)
 		coll_address_set_port(&places.place[i], port);
@@ -113,17 +115,19 @@ static coll_status make(const struct coll_settings *settings, coll_unique_id *id
 coll_status coll_bootstrap_unique_id(const struct coll_settings *settings, coll_unique_id *id,
                                      struct coll_error_box *err)
 {
-	int listener[COLL_RENDEZVOUS_LISTENERS];
+	struct coll_rendezvous_listeners listeners;
 	coll_unique_id made;
 	struct packed p;
-	coll_status st = make(settings, &made, listener, err);
+	coll_status st = make(settings, &made, &listeners, err);
 
 	if (st != COLL_OK)
 		return st;
 	memcpy(&p, made.bytes, sizeof(p));
-	st = coll_id_host_start(p.key, listener, err);
+	st = coll_id_host_start(p.key, &listeners, err);
 	if (st == COLL_OK)
 		*id = made;
+	else
+		coll_rendezvous_unlisten(&listeners);
 	return st;
 }
 
@@ -194,9 +198,8 @@ static coll_status share(const struct coll_settings *settings, const struct coll
 	char text[2 * COLL_UNIQUE_ID_BYTES + 1] = "";
 	coll_status st;
 
-	published.listener[0] = published.listener[1] = -1;
 	if (root) {
-		st = make(settings, &published.id, published.listener, err);
+		st = make(settings, &published.id, &published.listeners, err);
 		if (st != COLL_OK)
 			return st;
 		to_hex(&published.id, text);
@@ -208,22 +211,39 @@ static coll_status share(const struct coll_settings *settings, const struct coll
 	if (st == COLL_OK)
 		published.valid = true;
 	else
-		close_listeners(published.listener);
+		coll_rendezvous_unlisten(&published.listeners);
 	return st;
 }
 
 coll_status coll_id_publish(const struct coll_settings *settings, const struct coll_identity *who, uint64_t deadline_ns,
-                            coll_unique_id *id, int listener[COLL_RENDEZVOUS_LISTENERS], struct coll_error_box *err)
+                            coll_unique_id *id, struct coll_error_box *err)
 {
 	coll_status st = COLL_OK;
 
 	pthread_mutex_lock(&lock);
 	if (!published.valid)
 		st = share(settings, who, deadline_ns, err);
-	if (st == COLL_OK) {
+	if (st == COLL_OK)
 		*id = published.id;
-		memcpy(listener, published.listener, sizeof(published.listener));
-	}
 	pthread_mutex_unlock(&lock);
 	return st;
+}
+
+void coll_id_take_listeners(struct coll_rendezvous_listeners *l)
+{
+	pthread_mutex_lock(&lock);
+	*l = published.listeners;
+	published.listeners.count = 0;
+	pthread_mutex_unlock(&lock);
+}
+
+bool coll_id_met(void)
+{
+	bool met;
+
+	pthread_mutex_lock(&lock);
+	met = published.met;
+	published.met = true;
+	pthread_mutex_unlock(&lock);
+	return met;
 }

@@ -24,7 +24,7 @@
 struct host {
 	struct host *next; /* an older one */
 	uint64_t key[2];
-	int listener[COLL_RENDEZVOUS_LISTENERS];
+	struct coll_rendezvous_listeners listeners;
 	atomic_int phase; /* enum coll_meeting_phase */
 };
 
@@ -39,9 +39,7 @@ static pthread_once_t forks_watched = PTHREAD_ONCE_INIT;
 
 static void free_host(struct host *h)
 {
-	for (int i = 0; i < COLL_RENDEZVOUS_LISTENERS; i++)
-		if (h->listener[i] >= 0)
-			coll_fd_close(h->listener[i]);
+	coll_rendezvous_unlisten(&h->listeners);
 	free(h);
 }
 
@@ -87,8 +85,8 @@ static bool give_up(struct host *h)
 
 	if (!atomic_compare_exchange_strong(&h->phase, &awaited, COLL_MEETING_GIVEN_UP))
 		return false;
-	for (int i = 0; i < COLL_RENDEZVOUS_LISTENERS; i++)
-		shutdown(h->listener[i], SHUT_RDWR); /* wakes its thread */
+	for (int i = 0; i < h->listeners.count; i++)
+		shutdown(h->listeners.fd[i], SHUT_RDWR); /* wakes its thread */
 	return true;
 }
 
@@ -100,10 +98,10 @@ static void *meet(void *arg)
 	        .hosted = true,
 	        .key = {h->key[0], h->key[1]},
 	        .phase = &h->phase,
+	        .listeners = h->listeners,
 	        .root_text = "coll_config.id",
 	};
 
-	memcpy(how.listener, h->listener, sizeof(how.listener));
 	coll_rendezvous_host(&how);
 	pthread_mutex_lock(&lock);
 	memcpy(ended[ended_count++ % COLL_ID_ENDED_MAX], h->key, sizeof(h->key));
@@ -140,19 +138,16 @@ static void limit_waiting(void)
 		give_up(oldest);
 }
 
-coll_status coll_id_host_start(const uint64_t key[2], const int listener[COLL_RENDEZVOUS_LISTENERS],
+coll_status coll_id_host_start(const uint64_t key[2], const struct coll_rendezvous_listeners *listeners,
                                struct coll_error_box *err)
 {
 	struct host *h = calloc(1, sizeof(*h));
 	int e;
 
-	if (!h) {
-		for (int i = 0; i < COLL_RENDEZVOUS_LISTENERS; i++)
-			coll_fd_close(listener[i]);
+	if (!h)
 		return coll_error_set(err, COLL_ERR_MEMORY, "no memory for a unique id");
-	}
 	memcpy(h->key, key, sizeof(h->key));
-	memcpy(h->listener, listener, sizeof(h->listener));
+	h->listeners = *listeners;
 	pthread_once(&forks_watched, watch_forks);
 	pthread_mutex_lock(&lock);
 	limit_waiting();
@@ -161,7 +156,7 @@ coll_status coll_id_host_start(const uint64_t key[2], const int listener[COLL_RE
 	e = start_thread(h);
 	if (e) {
 		hosts = h->next;
-		free_host(h);
+		free(h);
 	}
 	pthread_mutex_unlock(&lock);
 	if (e)

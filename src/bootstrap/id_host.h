@@ -6,10 +6,10 @@
 
 #include "bootstrap/rendezvous.h"
 
-/* Start the host of an id with this key; it owns the listeners, and closes them if it cannot start. The process has at
+/* Start the host of an id with this key; once it has started it owns the listeners. The process has at
  * most COLL_ID_WAITING_MAX hosts to which no rank has come: one more gives up the oldest. */
 enum { COLL_ID_WAITING_MAX = 64 };
-coll_status coll_id_host_start(const uint64_t key[2], const int listener[COLL_RENDEZVOUS_LISTENERS],
+coll_status coll_id_host_start(const uint64_t key[2], const struct coll_rendezvous_listeners *listeners,
                                struct coll_error_box *err);
 
 /* Whether the meeting of an id of this process has ended. The last COLL_ID_ENDED_MAX are remembered. */

@@ -11,7 +11,10 @@
 #include "base/interrupt.h"
 #include "bootstrap/id.h"
 #include "bootstrap/job_test.h"
+#include "bootstrap/listeners.h"
 #include "bootstrap/pmi.h"
+
+#include "tests/holdings.h"
 #include "tests/multi/starved.h"
 #include "tests/plain.h"
 
@@ -129,17 +132,23 @@ static coll_status interrupted(coll_status st, struct coll_error_box *err)
 
 static const char text_of_root[] = "0123456789abcdef0123456789abcdef0123456789abcdef-THE-END";
 
-static coll_status share(struct job *j, int rank, struct coll_error_box *err)
+static void begin(const int *fds, int rank)
 {
-	int *fds = j->arg;
-	char text[sizeof(text_of_root)] = "", number[16];
-	coll_status st;
+	char number[16];
 
 	for (int i = 0; i < CLIENTS; i++)
 		if (i != rank)
 			close(fds[i]);
 	snprintf(number, sizeof(number), "%d", fds[rank]);
 	setenv("PMI_FD", number, 1);
+}
+
+static coll_status share(struct job *j, int rank, struct coll_error_box *err)
+{
+	char text[sizeof(text_of_root)] = "";
+	coll_status st;
+
+	begin(j->arg, rank);
 	if (rank == 0)
 		strcpy(text, text_of_root);
 	if (hooked)
@@ -153,12 +162,49 @@ static coll_status share(struct job *j, int rank, struct coll_error_box *err)
 	return st;
 }
 
-static void run(struct server *s, struct job *j)
+/* The first meeting, a second one, and one whose places somebody else has taken before. */
+static coll_status meet_thrice(struct job *j, int rank, struct coll_error_box *err)
+{
+	struct coll_rendezvous_listeners taken = {.count = 0};
+	struct coll_places places = {.count = 0};
+	coll_unique_id id;
+	uint64_t key[2];
+	int held;
+	coll_status st;
+
+	begin(j->arg, rank);
+	strcpy(j->id.publish, "pmi");
+	st = gather_200(j, rank, err);
+	held = holdings_descriptors();
+	if (st == COLL_OK)
+		st = gather_200(j, rank, err);
+	if (st == COLL_OK && holdings_descriptors() != held)
+		return coll_error_set(err, COLL_ERR_INTERNAL, "%d descriptors, %d before", holdings_descriptors(),
+		                      held);
+	if (st == COLL_OK)
+		st = coll_id_publish(&j->settings, &j->id, 0, &id, err);
+	if (st == COLL_OK)
+		st = coll_id_read(&id, &places, key, err);
+	for (int i = 0; rank == 0 && st == COLL_OK && i < places.count; i++) {
+		const struct coll_address *a = &places.place[i];
+		uint16_t port = coll_address_port(a);
+		const int fd = a->at.ss_family == AF_UNIX ? coll_listen_unix_at(a) : coll_listen_tcp(a, port, &port);
+
+		if (!coll_rendezvous_add(&taken, fd))
+			return coll_error_set(err, COLL_ERR_INTERNAL, "place %d of rank 0 is still taken", i);
+	}
+	if (st == COLL_OK)
+		st = gather_200(j, rank, err);
+	coll_rendezvous_unlisten(&taken);
+	return st;
+}
+
+static void run_as(struct server *s, struct job *j, coll_status (*what)(struct job *, int, struct coll_error_box *))
 {
 	int theirs[CLIENTS], pair[2];
 
 	s->clients = CLIENTS;
-	job_init(j, CLIENTS, share);
+	job_init(j, CLIENTS, what);
 	j->arg = theirs;
 	for (int i = 0; i < CLIENTS; i++) {
 		REQUIRE(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) == 0);
@@ -171,6 +217,23 @@ static void run(struct server *s, struct job *j)
 		close(theirs[i]);
 	serve(s);
 	job_wait(j);
+}
+
+static void run(struct server *s, struct job *j)
+{
+	run_as(s, j, share);
+}
+
+/* The launcher carries one id for the life of a process; rank 0 listens only while it meets the others. */
+TEST(pmi, later_meetings_have_listeners_of_their_own)
+{
+	struct server s = {.value_max = 1024};
+	struct job j;
+
+	run_as(&s, &j, meet_thrice);
+	for (int r = 0; r < CLIENTS; r++)
+		CHECK(j.result[r].status == COLL_OK, "rank %d: %s", r, j.result[r].message);
+	job_free(&j);
 }
 
 TEST(pmi, long_values_go_in_pieces)

@@ -590,7 +590,6 @@ coll_status coll_bootstrap_identify(const coll_config *cfg, const struct coll_se
 coll_status coll_bootstrap_probe(const coll_config *cfg, const struct coll_settings *settings, struct coll_identity *id,
                                  struct coll_error_box *err)
 {
-	int listener[COLL_RENDEZVOUS_LISTENERS];
 	struct coll_places places;
 	coll_unique_id shared;
 	const uint64_t begun_ns = coll_clock_ns();
@@ -599,8 +598,7 @@ coll_status coll_bootstrap_probe(const coll_config *cfg, const struct coll_setti
 	id->begun_ns = begun_ns;
 	if (st != COLL_OK || !id->publish[0])
 		return st;
-	st = coll_id_publish(settings, id, begun_ns + (uint64_t)settings->create_timeout_ms * 1000000u, &shared,
-	                     listener, err);
+	st = coll_id_publish(settings, id, begun_ns + (uint64_t)settings->create_timeout_ms * 1000000u, &shared, err);
 	id->secret = coll_secret_unique_id;
 	return st == COLL_OK ? coll_id_read(&shared, &places, id->job_key, err) : st;
 }

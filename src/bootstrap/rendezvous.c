@@ -35,8 +35,7 @@ coll_status rendezvous_open(struct rendezvous *r, const struct coll_rendezvous_p
 	r->err = err;
 	r->status = COLL_AGAIN;
 	r->culprit = -1;
-	for (int i = 0; i < COLL_RENDEZVOUS_LISTENERS; i++)
-		r->listener[i] = how->rank == 0 || how->rank == COLL_RENDEZVOUS_HOST ? how->listener[i] : -1;
+	r->listeners = how->listeners;
 	r->pending = calloc(PENDING_MAX, sizeof(*r->pending));
 	r->poll_cap = COLL_RENDEZVOUS_LISTENERS + PENDING_MAX + 1 + FAN_OUT;
 	r->polls = calloc((size_t)r->poll_cap, sizeof(*r->polls));
@@ -321,8 +320,8 @@ void rendezvous_step(struct rendezvous *r, struct coll_wire *extra, uint64_t unt
 		rendezvous_fail(r, COLL_ERR_MEMORY, -1, "no memory for the rendezvous");
 		return;
 	}
-	for (int i = 0; i < COLL_RENDEZVOUS_LISTENERS; i++)
-		r->polls[n++] = (struct pollfd){.fd = deaf ? -1 : r->listener[i], .events = POLLIN};
+	for (int i = 0; i < r->listeners.count; i++)
+		r->polls[n++] = (struct pollfd){.fd = deaf ? -1 : r->listeners.fd[i], .events = POLLIN};
 	r->polls[n++] = extra ? poll_of(extra) : (struct pollfd){.fd = -1};
 	first_pending = n;
 	for (int i = 0; i < pending; i++) {
@@ -349,12 +348,12 @@ void rendezvous_step(struct rendezvous *r, struct coll_wire *extra, uint64_t unt
 	for (int i = children - 1; i >= 0; i--)
 		serve_child(r, i, r->polls[first_child + i].revents);
 	if (extra)
-		coll_wire_pump(extra, r->polls[COLL_RENDEZVOUS_LISTENERS].revents);
+		coll_wire_pump(extra, r->polls[r->listeners.count].revents);
 	for (int i = pending - 1; i >= 0; i--)
 		serve_pending(r, i, r->polls[first_pending + i].revents);
-	for (int i = 0; i < COLL_RENDEZVOUS_LISTENERS; i++)
+	for (int i = 0; i < r->listeners.count; i++)
 		if (r->polls[i].fd >= 0 && r->polls[i].revents)
-			accept_some(r, r->listener[i]);
+			accept_some(r, r->listeners.fd[i]);
 }
 
 void rendezvous_send_all(struct rendezvous *r, uint32_t type, const void *body, size_t len_bytes, const void *tail,

@@ -14,8 +14,9 @@
 #include "base/error.h"
 #include "base/ips.h"
 #include "bootstrap/address.h"
+#include "bootstrap/listeners.h"
 
-enum { COLL_RENDEZVOUS_PORTS = 17, COLL_RENDEZVOUS_LISTENERS = 2 };
+enum { COLL_RENDEZVOUS_PORTS = 17 };
 
 /* The rank of the process that made a unique id and hosts its meeting; it may have ranks besides. */
 enum { COLL_RENDEZVOUS_HOST = -1 };
@@ -40,9 +41,8 @@ struct coll_rendezvous_point {
 	void *all;
 	size_t len_bytes;
 
-	/* The root: where the others come to; -1 for unused ones. Not closed here. */
-	int listener[COLL_RENDEZVOUS_LISTENERS];
-	bool close_listeners; /* by who made the meeting, after it */
+	/* The root: where the others come to. Not closed here. */
+	struct coll_rendezvous_listeners listeners;
 
 	/* The host: changed once, from AWAITED. */
 	atomic_int *phase;

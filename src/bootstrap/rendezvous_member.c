@@ -45,9 +45,9 @@ struct member {
 	uint64_t next_try_ns, pause_ns;
 	unsigned char incarnation[16];
 	uint64_t host;
-	uint16_t port;            /* of the own listener */
+	uint16_t port;            /* of the own listeners */
 	struct coll_address name; /* of the own listener, Unix */
-	int own_listener;         /* -1 if none */
+	struct coll_rendezvous_listeners own;
 	struct coll_rng rng;
 	int *notices; /* ranks attached below, not yet reported upwards */
 	int notice_count;
@@ -68,16 +68,18 @@ static int root_rank(const struct member *m)
 static void listen_for_children(struct member *m)
 {
 	const struct coll_rendezvous_point *how = m->rendezvous.how;
+	struct coll_places local = {0};
 	uint16_t first, last;
 
-	m->own_listener = -1;
 	if (how->size - !how->hosted <= FAN_OUT)
 		return;
 	if (how->unix_only)
-		m->own_listener = coll_listen_unix(NULL, &m->name);
-	else if (coll_port_range(how->settings, &first, &last, NULL) == COLL_OK)
-		m->own_listener = coll_listen_range(NULL, first, last, &m->port);
-	m->rendezvous.listener[0] = m->own_listener;
+		coll_rendezvous_add(&m->own, coll_listen_unix(NULL, &m->name));
+	else if (coll_port_range(how->settings, &first, &last, NULL) == COLL_OK) {
+		coll_places_local(how->settings, true, &local);
+		coll_rendezvous_listen(&m->own, how->settings, &local, first, last, &m->port);
+	}
+	m->rendezvous.listeners = m->own;
 }
 
 /* Best first: the address that leads to the root, the other interfaces, loopback. */
@@ -86,7 +88,7 @@ static void own_places(const struct member *m, struct coll_places *p)
 	struct coll_address route = {.len = sizeof(route.at)};
 
 	p->count = 0;
-	if (m->own_listener < 0)
+	if (m->own.count == 0)
 		return;
 	if (m->rendezvous.how->unix_only) {
 		coll_places_add(p, &m->name);
@@ -607,7 +609,7 @@ static coll_status member_init(struct member *m, struct coll_error_box *err)
 
 coll_status meet_member(const struct coll_rendezvous_point *how, struct coll_error_box *err)
 {
-	struct member m = {.own_listener = -1};
+	struct member m = {.own.count = 0};
 	coll_status st = rendezvous_open(&m.rendezvous, how, err);
 
 	m.notices = calloc((size_t)how->size, sizeof(*m.notices));
@@ -624,8 +626,7 @@ coll_status meet_member(const struct coll_rendezvous_point *how, struct coll_err
 		st = m.rendezvous.status;
 	}
 	coll_wire_close(&m.up);
-	if (m.own_listener >= 0)
-		coll_fd_close(m.own_listener);
+	coll_rendezvous_unlisten(&m.own);
 	free(m.notices);
 	rendezvous_close(&m.rendezvous);
 	return st;

@@ -69,7 +69,7 @@ struct rendezvous {
 	int culprit;
 	char text[TEXT_BYTES]; /* of the failure */
 
-	int listener[COLL_RENDEZVOUS_LISTENERS];
+	struct coll_rendezvous_listeners listeners;
 	bool closed;               /* no further rank is expected */
 	uint64_t accept_again_ns;  /* descriptors ran out: wait until then */
 	int lacking;               /* errno of that; 0: the last one that came could be accepted */

@@ -159,7 +159,7 @@ static struct coll_rendezvous_point point(struct crowd *c, int rank, int size, u
 	        .mine = mine,
 	        .all = all,
 	        .len_bytes = BRINGS,
-	        .listener = {rank == 0 ? c->listener : -1, -1},
+	        .listeners = {{c->listener}, rank == 0},
 	        .unix_only = true,
 	        .root_text = "fuzz",
 	};
@@ -203,12 +203,11 @@ void fuzz_rendezvous_host(const uint8_t *data, size_t len_bytes)
 	                                    .hosted = true,
 	                                    .key = {key[0], key[1]},
 	                                    .phase = &phase,
-	                                    .listener = {-1, -1},
 	                                    .root_text = "fuzz"};
 	struct crowd c;
 
 	crowd_begin(&c, data, len_bytes);
-	how.listener[0] = c.listener;
+	coll_rendezvous_add(&how.listeners, c.listener);
 	c.phase = &phase;
 	fuzz_time_begin(1000, connect_in, &c);
 	coll_rendezvous_host(&how);

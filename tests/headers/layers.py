@@ -23,7 +23,7 @@ ONLY = {
     **{name: re.compile(r"^(base|net|transport|transports/common)/") for level in LEVELS for name in level
        if name.startswith("transports/") and name != "transports/common"},
     "topology": re.compile(r"^base/"),
-    "bootstrap": re.compile(r"^base/"),
+    "bootstrap": re.compile(r"^base/|^net/listen\.h$"),
     "sim": re.compile(r"^(base|net|reduce|plan|algos|engine|transport|transports|record|tests)/"),
     "gpt": re.compile(r"^$"),
     "ddp": re.compile(r"^base/sized\.h$"),

@@ -1,0 +1,27 @@
+/*
+ * The listeners of a rendezvous: a Unix socket, and TCP sockets of one port.
+ */
+#ifndef COLL_BOOTSTRAP_LISTENERS_H
+#define COLL_BOOTSTRAP_LISTENERS_H
+
+#include "bootstrap/address.h"
+#include "net/listen.h"
+
+enum { COLL_RENDEZVOUS_LISTENERS = COLL_LISTENERS_MAX + 2 };
+
+/* Zeroed: none. */
+struct coll_rendezvous_listeners {
+	int fd[COLL_RENDEZVOUS_LISTENERS];
+	int count;
+};
+
+/* False, with errno: fd is -1, and nothing was added. */
+bool coll_rendezvous_add(struct coll_rendezvous_listeners *l, int fd);
+void coll_rendezvous_unlisten(struct coll_rendezvous_listeners *l);
+
+/* TCP at a port of first..last, 0, 0: any: at the addresses of COLL_INTERFACE, and besides (NULL: none) at loopback
+ * ones; at all of this host where it chooses none. False: errno says why. */
+bool coll_rendezvous_listen(struct coll_rendezvous_listeners *l, const struct coll_settings *settings,
+                            const struct coll_places *besides, uint16_t first, uint16_t last, uint16_t *port);
+
+#endif
