@@ -67,6 +67,7 @@ ROW(LIVENESS, 1000, DEATH, "for an answer of a process whose link ended; only th
 ROW(LIVENESS_UNREACHED, 200, UNREACHABLE, "the same if its host stopped acknowledging, which took COLL_UNREACHABLE_MS")
 ROW(LIVENESS_RECONNECT, 20, PACE, "between connections of a liveness check")
 ROW(LAST_ERROR, 5000, PACE, "an error of a process from so long before does not explain that it ended")
+ROW(GOES_ON, 500, PACE, "a call so long after an error shows that the process does not end because of it")
 ROW(PING, 250, TIMEOUT, "between pings to a rank that a call waits for")
 ROW(PING_KEPT, 1500, PACE, "a ping is repeated for so long after the last wait that asked for it")
 

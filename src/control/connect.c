@@ -90,7 +90,6 @@ static int unreachable_ms(const struct coll_control *c)
 {
 	return coll_settings_unreachable_ms(c->env.settings);
 }
-
 static uint64_t unreachable_ns(const struct coll_control *c)
 {
 	return (uint64_t)unreachable_ms(c) * COLL_NS_PER_MS;
@@ -321,20 +320,24 @@ void coll_control_given_up(struct coll_control *c, struct coll_control_link *l)
 	c->peers[l->peer].met = other && other->ready;
 }
 
-/* Something between the two ends has altered, added or repeated it. That is no sign of death: the other end is told
- * that this link is given up, and a new one is made. */
-void coll_control_corrupt(struct coll_control *c, struct coll_control_link *l)
+/* Something between the ends has altered, added or repeated a message. What is lost with it may be a goodbye. */
+void coll_control_altered(struct coll_control *c, struct coll_control_link *l, const char *where)
 {
-	const struct coll_message m = {.type = COLL_MSG_CLOSE};
 	struct peer *p = &c->peers[l->peer];
 
-	coll_control_say(
-	        c, p->corrupt ? COLL_LOG_DEBUG : COLL_LOG_WARN,
-	        "[COLL-2105] the control link with rank %d on host %.63s is corrupt: a message on it fails its "
-	        "check, and is not believed; the link is made again",
-	        l->peer, c->peer_infos[l->peer].host_name);
+	coll_control_say(c, p->corrupt ? COLL_LOG_DEBUG : COLL_LOG_WARN,
+	                 "[COLL-2105] the control link with rank %d on host %.63s is corrupt: a message on it fails "
+	                 "its check%s, and is not believed; the link is made again",
+	                 l->peer, c->peer_infos[l->peer].host_name, where);
 	p->corrupt = true;
 	coll_control_given_up(c, l);
+}
+
+void coll_control_corrupt(struct coll_control *c, struct coll_control_link *l)
+{
+	const struct coll_message m = {.type = COLL_MSG_ALTERED};
+
+	coll_control_altered(c, l, "");
 	coll_link_queue(l, &m);
 	coll_link_flush(l);
 	coll_control_drop_link(c, l);

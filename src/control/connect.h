@@ -19,7 +19,9 @@ void coll_control_probe(struct coll_control *c, int peer);
 void coll_control_broken(struct coll_control *c, struct coll_control_link *l, const char *cause, int error);
 /* The other end gave this link up, and may say its last words elsewhere: it has not been read to its end. */
 void coll_control_given_up(struct coll_control *c, struct coll_control_link *l);
-/* A message on it was not the one that the other end sent. */
+/* A message on it was not the one that the other end sent; where: at which end that was seen, for the log. */
+void coll_control_altered(struct coll_control *c, struct coll_control_link *l, const char *where);
+/* The same, seen here: the other end is told, and the link dropped. */
 void coll_control_corrupt(struct coll_control *c, struct coll_control_link *l);
 void coll_control_accept(struct coll_control *c, int listener);
 void coll_control_listen(struct coll_control *c, bool on);

@@ -96,6 +96,7 @@ static bool handle(struct coll_control *c, struct coll_control_link *l)
 		return true;
 	case COLL_MSG_CLOSE: coll_control_given_up(c, l); return true;
 	case COLL_MSG_ALIVE: return true;
+	case COLL_MSG_ALTERED: coll_control_altered(c, l, " there"); return true;
 	case COLL_MSG_ERROR: return coll_control_on_error(c, l, &m->u.error);
 	default: return false;
 	}

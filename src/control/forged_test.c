@@ -272,7 +272,8 @@ static void what_is_not_the_next_message_ends_the_link(void)
 			still = coll_control_find_link(j.c[1], 0);
 			CHECK(!j.c[1]->notes && !(still && still->ready), "trick %d", trick);
 			/* The other end learns that this is no death of rank 1. */
-			CHECK(hear(&j, l) == 1 && l->in.type == COLL_MSG_CLOSE, "trick %d: type %u", trick, l->in.type);
+			CHECK(hear(&j, l) == 1 && l->in.type == COLL_MSG_ALTERED, "trick %d: type %u", trick,
+			      l->in.type);
 			CHECK(trick == REFLECTED || coll_link_genuine(l));
 			CHECK(hear(&j, l) == -1);
 		}
@@ -282,24 +283,34 @@ static void what_is_not_the_next_message_ends_the_link(void)
 }
 
 /* What was altered may have been its goodbye: that it no longer listens is then no sign that it was killed. */
-static void who_leaves_behind_a_corrupt_link_is_not_dead(void)
+static void who_leaves_behind_a_corrupt_link_is_not_dead(const struct coll_message *last, enum trick trick)
 {
-	const struct coll_message goodbye = {.type = COLL_MSG_BYE};
 	struct coll_control_link *l;
 	struct job j;
 
 	REQUIRE(begin_heard(&j));
 	l = dial(&j);
 	REQUIRE(shake_hands(&j, l, NULL));
-	play(l, &goodbye, ALTERED);
+	play(l, last, trick);
 	for (int i = 0; i < TURNS && !j.c[1]->peers[0].corrupt; i++)
 		serve(&j, 1);
-	REQUIRE(j.c[1]->peers[0].corrupt && !j.c[1]->peers[0].life.left);
+	CHECK(j.c[1]->peers[0].corrupt && !j.c[1]->peers[0].life.left && strstr(said, "corrupt"), "'%s'", said);
 	coll_control_gone(j.c[1], 0, "nobody listens");
 	coll_control_settle_suspects(j.c[1], coll_clock_ns() + 3600000 * COLL_NS_PER_MS);
 	CHECK(!j.c[1]->peers[0].dead && j.c[1]->peers[0].life.left);
 	hang_up(l);
 	end(&j);
+}
+
+static void who_was_not_understood_is_not_dead(void)
+{
+	who_leaves_behind_a_corrupt_link_is_not_dead(&(struct coll_message){.type = COLL_MSG_BYE}, ALTERED);
+}
+
+/* It has dropped the link, with the goodbye that it would have said there. */
+static void who_did_not_understand_is_not_dead(void)
+{
+	who_leaves_behind_a_corrupt_link_is_not_dead(&(struct coll_message){.type = COLL_MSG_ALTERED}, NONE);
 }
 
 int main(void)
@@ -309,6 +320,7 @@ int main(void)
 	PLAIN_RUN(a_reflected_proof_is_refused);
 	PLAIN_RUN(a_recorded_handshake_is_refused);
 	PLAIN_RUN(what_is_not_the_next_message_ends_the_link);
-	PLAIN_RUN(who_leaves_behind_a_corrupt_link_is_not_dead);
+	PLAIN_RUN(who_was_not_understood_is_not_dead);
+	PLAIN_RUN(who_did_not_understand_is_not_dead);
 	return plain_summary();
 }

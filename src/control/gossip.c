@@ -258,16 +258,36 @@ bool coll_control_report(struct coll_control *c, const struct coll_note *note)
 	return news;
 }
 
-void coll_control_state_error(struct coll_control *c, const struct coll_note *error)
+static void write_to_all(struct coll_control *c)
 {
-	bool kept;
-
-	pthread_mutex_lock(&c->lock);
-	kept = coll_control_keep_error(c, error);
-	for (int i = 0; kept && i < c->nlinks; i++)
+	for (int i = 0; i < c->nlinks; i++)
 		if (c->links[i]->ready)
 			coll_control_write(c, c->links[i]);
+}
+
+/* The next call on any communicator looks whether it goes on. */
+void coll_control_state_error(struct coll_control *c, const struct coll_note *error)
+{
+	pthread_mutex_lock(&c->lock);
+	if (coll_control_keep_error(c, error)) {
+		write_to_all(c);
+		c->env.alert(c->env.ctx, 0);
+	}
 	coll_control_unlock(c);
+}
+
+bool coll_control_goes_on(struct coll_control *c, bool certain)
+{
+	unsigned stated;
+	bool over;
+
+	pthread_mutex_lock(&c->lock);
+	stated = c->errors;
+	over = coll_control_outlives_error(c, certain);
+	if (c->errors != stated)
+		write_to_all(c);
+	coll_control_unlock(c);
+	return over;
 }
 
 bool coll_control_failure(struct coll_control *c, uint64_t comm, struct coll_note *note)

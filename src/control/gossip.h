@@ -14,6 +14,10 @@ bool coll_control_report(struct coll_control *c, const struct coll_note *note);
  * blame, text. Any thread. */
 void coll_control_state_error(struct coll_control *c, const struct coll_note *error);
 
+/* This process makes a call although it has stated an error, so it does not end because of that. certain: it is not
+ * that of a thread which has not heard of the error. False: it cannot be told yet. */
+bool coll_control_goes_on(struct coll_control *c, bool certain);
+
 /* The failure reported for a communicator, if any. */
 bool coll_control_failure(struct coll_control *c, uint64_t comm, struct coll_note *note);
 

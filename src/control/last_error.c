@@ -2,8 +2,9 @@
  * Last errors: see last_error.h. A note of a failure names the rank that reported it first, and the communicator. Who
  * waits for another member of that communicator, on one without the culprit, cannot know from it why that member ends.
  * So each process says its own last error on its links, behind its notes and before its goodbye. It is not passed on:
- * who is linked to a process knows, and the note of a death takes it along. A process that goes on without a member may
- * leave because of that; if it ends without a goodbye, that has a cause of its own. Owns what is kept of each process.
+ * who is linked to a process knows, and the note of a death takes it along. A process that goes on after an error,
+ * since a member has died or as its next calls show, may leave because of that; if it ends without a goodbye, that has
+ * a cause of its own. Owns what is kept of each process.
  */
 #include "control/last_error.h"
 
@@ -19,7 +20,7 @@ static bool keep(struct coll_held_error **at, const struct coll_note *error, uin
 		*at = malloc(sizeof(**at));
 	if (!*at)
 		return false;
-	**at = (struct coll_held_error){*error, came_ns};
+	**at = (struct coll_held_error){.note = *error, .came_ns = came_ns};
 	return true;
 }
 
@@ -29,10 +30,23 @@ static bool recent(uint64_t came_ns, uint64_t end_ns)
 	return came_ns + COLL_DELAY_NS(LAST_ERROR) > end_ns;
 }
 
+/* All have the death of a member from its own note. */
 bool coll_control_keep_error(struct coll_control *c, const struct coll_note *error)
 {
 	if (!c->peers || !keep(&c->error, error, coll_clock_ns()))
 		return false;
+	c->error->goes_on = error->status == COLL_ERR_PEER_DEAD && error->process >= 0 && c->peers[error->process].dead;
+	c->errors++;
+	return true;
+}
+
+bool coll_control_outlives_error(struct coll_control *c, bool certain)
+{
+	if (!c->error || c->error->goes_on)
+		return true;
+	if (!certain && coll_clock_ns() <= c->error->came_ns + COLL_DELAY_NS(GOES_ON))
+		return false;
+	c->error->goes_on = true;
 	c->errors++;
 	return true;
 }
@@ -76,6 +90,8 @@ void coll_control_say_error(const struct coll_control *c, struct coll_control_li
 	if (!coll_control_error_unsaid(c, l))
 		return;
 	m.u.error.note = c->error->note;
+	if (c->error->goes_on)
+		m.u.error.note.kind = COLL_GOSSIP_DEATH;
 	m.u.error.age_ms = (coll_clock_ns() - c->error->came_ns) / COLL_NS_PER_MS;
 	if (coll_link_queue(l, &m))
 		l->told_errors = c->errors;

@@ -23,6 +23,9 @@ bool coll_control_end_cause(struct coll_control *c, int process, bool presumed, 
 /* For coll_control_state_error(). False: no memory, or it has not joined. */
 bool coll_control_keep_error(struct coll_control *c, const struct coll_note *error);
 
+/* For coll_control_goes_on(). True: there is no error that this process may end because of. */
+bool coll_control_outlives_error(struct coll_control *c, bool certain);
+
 bool coll_control_error_unsaid(const struct coll_control *c, const struct coll_control_link *l);
 void coll_control_say_error(const struct coll_control *c, struct coll_control_link *l);
 bool coll_control_on_error(struct coll_control *c, const struct coll_control_link *l, struct coll_stated_error *e);

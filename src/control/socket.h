@@ -15,10 +15,11 @@ enum coll_message_type {
 	COLL_MSG_NOTE,
 	COLL_MSG_PING,
 	COLL_MSG_PONG,
-	COLL_MSG_BYE,   /* this process leaves */
-	COLL_MSG_CLOSE, /* this connection ends, its process lives */
-	COLL_MSG_ALIVE, /* nothing: so that the connection is not idle */
-	COLL_MSG_ERROR, /* the last error of this process: last_error.h */
+	COLL_MSG_BYE,     /* this process leaves */
+	COLL_MSG_CLOSE,   /* this connection ends, its process lives */
+	COLL_MSG_ALIVE,   /* nothing: so that the connection is not idle */
+	COLL_MSG_ERROR,   /* the last error of this process: last_error.h */
+	COLL_MSG_ALTERED, /* a message on this connection was altered on its way here: it ends, its process lives */
 };
 
 /* Who the two are, and how large the job, is known to both: it is in the proofs, and does not travel. */

@@ -30,6 +30,7 @@ struct ask {
 struct coll_held_error {
 	struct coll_note note;
 	uint64_t came_ns;
+	bool goes_on; /* of this process: it does not end because of it */
 };
 
 struct peer {
@@ -39,7 +40,7 @@ struct peer {
 	bool dead;
 	int process_fd;    /* readable when it has ended: process.c; 0: none */
 	bool met;          /* a link to it was authenticated: its notes arrive there */
-	bool corrupt;      /* a message on a link to it failed its check, which has been said */
+	bool corrupt;      /* a message on a link with it failed its check, here or there, which has been said */
 	bool refused;      /* its listener refused a connection, and no link was authenticated since */
 	bool door_opened;  /* a listener accepted and closed during this round of addresses */
 	unsigned hello_ms; /* wait limit with the next handshake, 0: the shortest */

@@ -474,8 +474,17 @@ static void attend(struct coll_comm *comm, const char *kind)
 	coll_async_unlock(comm->ctx);
 }
 
+/* A call after an error of this process, perhaps on another communicator. Who uses one that has lost a member knows of
+ * that. */
+static void go_on(struct coll_comm *comm)
+{
+	if (comm->ctx->control && !coll_control_goes_on(comm->ctx->control, coll_comm_dead(comm) != NULL))
+		atomic_fetch_or_explicit(&comm->attention, COLL_ATTENTION_ALARM, memory_order_relaxed);
+}
+
 coll_status coll_comm_usable(struct coll_comm *comm, const char *kind, bool message)
 {
+	const unsigned attention = atomic_load_explicit(&comm->attention, memory_order_relaxed);
 	coll_status st;
 
 	/* Not as coll_comm_refuse() does it: another thread may be in a call on comm. */
@@ -483,8 +492,11 @@ coll_status coll_comm_usable(struct coll_comm *comm, const char *kind, bool mess
 		return COLL_ERR_ARGUMENT;
 	attend(comm, kind);
 	st = status_of(comm, message ? &comm->ended : &comm->failed);
-	if (st == COLL_OK)
+	if (st == COLL_OK) {
+		if (attention & COLL_ATTENTION_ALARM)
+			go_on(comm);
 		return COLL_OK;
+	}
 	coll_comm_death_reported(comm);
 	if (coll_comm_dead(comm))
 		coll_comm_dead(comm)->refused = false;

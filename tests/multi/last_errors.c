@@ -74,6 +74,48 @@ static void all_name_the_stopped(bool says_goodbye)
 	processes_reap(pids, RANKS, STOPPED);
 }
 
+/* Rank 0 finds that rank 2 is silent, where rank 1 is no member, and goes on with rank 1 until it ends. */
+static void rank_that_goes_on(const void *arg, int rank)
+{
+	const char *more[] = {"COLL_TIMEOUT_MS=1500", "COLL_ARRIVAL_TIMEOUT_MS=60000", NULL};
+	coll_comm *world = processes_world(rank, 3, rank % 2, more);
+	coll_comm *with = of(world, (int[]){STOPPED, 0}, 2), *without = of(world, (int[]){0, 1}, 2);
+	coll_status st = COLL_OK;
+	int32_t x = 1;
+	uint64_t until;
+
+	processes_meet(3);
+	while (rank == STOPPED || !atomic_load(&processes->struck_ns))
+		usleep(1000);
+	if (rank == 0)
+		processes_report(0, coll_all_reduce(&x, &x, 1, COLL_I32, COLL_SUM, with, NULL), with);
+	until = coll_clock_ns() + 1000000000;
+	while (st == COLL_OK && (rank == 1 || coll_clock_ns() < until)) {
+		st = coll_all_reduce(&x, &x, 1, COLL_I32, COLL_MIN, without, NULL);
+		usleep(1000);
+	}
+	if (rank == 1)
+		processes_report(1, st, without);
+	_exit(0);
+}
+
+TEST(last_errors, of_one_that_goes_on_explain_nothing)
+{
+	const struct process_report *p = &processes->report[1];
+	pid_t pids[3];
+
+	processes_start(pids, 3, rank_that_goes_on, NULL);
+	CHECK(processes_reach(&processes->ready, 3));
+	kill(pids[STOPPED], SIGSTOP);
+	atomic_store(&processes->struck_ns, coll_clock_ns());
+	CHECK(processes_reach(&processes->report[0].done, 1) && processes_reach(&p->done, 1));
+	CHECK(processes->report[0].status == COLL_ERR_PEER_SILENT, "%s", processes->report[0].message);
+	CHECK(p->status == COLL_ERR_PEER_DEAD && p->culprit == 0 && !strstr(p->message, "after an error"), "%d: %s",
+	      p->status, p->message);
+	kill(pids[STOPPED], SIGKILL);
+	processes_reap(pids, 3, STOPPED);
+}
+
 TEST(last_errors, of_ranks_that_say_goodbye)
 {
 	all_name_the_stopped(true);
