@@ -56,6 +56,14 @@ expect 124 'has not ended within 0.2 s' collrun -n 2 --timeout 0.2 sleep 20
 expect 3 'exited with status 3' collrun -n 2 sh -c 'exit 3'
 expect 137 'killed by signal 9' collrun -n 2 sh -c 'kill -9 $$'
 
+# ---- What was meant, and which build it is
+expect 2 'unknown option --timeot: did you mean --timeout?' collrun --timeot 3 true
+expect 0 'COLL_TIMEOUT is set but is not a setting of this library: did you mean COLL_TIMEOUT_MS?' env COLL_TIMEOUT=3 coll-info --brief
+expect 1 "there is no transport 'tpc': did you mean tcp?" env COLL_TRANSPORTS=tpc coll-info --brief
+for program in collrun coll-info coll-plan coll-topo coll-trace allreduce_perf; do
+	expect 0 "$program 0.1.0 (" "$program" --version
+done
+
 # ---- coll-info
 expect 2 'usage: coll-info' coll-info --nonsense
 expect 2 'coll-info: --pid abc: expected the number of a process' coll-info --pid abc

@@ -43,6 +43,7 @@ static const char usage[] = "usage: coll-info [--brief] [--settings] [--choices]
                             "              and which rank holds the job up\n"
                             "  --explain ID  what the message that ends in [COLL-ID] means, and what to do\n"
                             "  --ways      the table by which the way of a call is chosen\n"
+                            "  --version   version and commit\n"
                             "Run it under the launcher of your job to see the job: collrun -n 4 coll-info\n";
 
 /* A secret is not for logs. */
@@ -105,8 +106,7 @@ static void print_here(void)
 {
 	char text[2048];
 
-	printf("libcoll %d.%d.%d, reduction kernels %s\n", coll_version() / 10000, coll_version() / 100 % 100,
-	       coll_version() % 100, coll_reduce_isa_name(coll_reduce_best_isa()));
+	printf("libcoll %s, reduction kernels %s\n", coll_version_text(), coll_reduce_isa_name(coll_reduce_best_isa()));
 	coll_topology_draw(text, sizeof(text));
 	printf("%s", text);
 	printf("transports built in:");
@@ -266,11 +266,15 @@ struct wanted {
 /* -1: go on; else the exit status: the command line was wrong, or all it asked for is done. */
 static int read_options(int argc, char **argv, struct wanted *w)
 {
-	static const struct option options[] = {
-	        {"brief", no_argument, NULL, 'b'},   {"settings", no_argument, NULL, 's'},
-	        {"choices", no_argument, NULL, 'c'}, {"pid", required_argument, NULL, 'p'},
-	        {"help", no_argument, NULL, 'h'},    {"explain", required_argument, NULL, 'e'},
-	        {"ways", no_argument, NULL, 'w'},    {0}};
+	static const struct option options[] = {{"brief", no_argument, NULL, 'b'},
+	                                        {"settings", no_argument, NULL, 's'},
+	                                        {"choices", no_argument, NULL, 'c'},
+	                                        {"pid", required_argument, NULL, 'p'},
+	                                        {"help", no_argument, NULL, 'h'},
+	                                        {"explain", required_argument, NULL, 'e'},
+	                                        {"ways", no_argument, NULL, 'w'},
+	                                        {"version", no_argument, NULL, 'V'},
+	                                        {0}};
 	int o, pid;
 
 	while ((o = getopt_long(argc, argv, "", options, NULL)) != -1) {
@@ -285,6 +289,10 @@ static int read_options(int argc, char **argv, struct wanted *w)
 			return explain_message(optarg);
 		if (o == 'w') {
 			coll_ways_table(stdout);
+			return 0;
+		}
+		if (o == 'V') {
+			printf("coll-info %s\n", coll_version_text());
 			return 0;
 		}
 		if (o == 'h' || o == '?' || o == 'p') {

@@ -168,6 +168,10 @@ static struct options parse(int argc, char **argv)
 			fputs(usage, stdout);
 			exit(0);
 		}
+		if (strcmp(argv[i], "--version") == 0) {
+			printf("coll-plan %s\n", coll_version_text());
+			exit(0);
+		}
 		if (takes_value(argv[i])) {
 			if (i + 1 == argc)
 				refuse("flag without a value", argv[i]);

@@ -13,6 +13,7 @@
 #include "base/hash.h"
 #include "base/number.h"
 #include "base/text.h"
+#include "coll/coll.h"
 #include "tools/common/host.h"
 #include "tools/common/nccl_xml.h"
 #include "tools/common/told.h"
@@ -144,6 +145,10 @@ static struct options read_options(int argc, char **argv)
 	for (int i = 1; i < argc; i++) {
 		if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) {
 			fputs(usage, stdout);
+			exit(0);
+		}
+		if (strcmp(argv[i], "--version") == 0) {
+			printf("coll-topo %s\n", coll_version_text());
 			exit(0);
 		}
 		if (strcmp(argv[i], "--json") == 0) {

@@ -19,6 +19,7 @@
 
 #include "base/number.h"
 #include "base/text.h"
+#include "coll/coll.h"
 #include "dump.h"
 #include "inspect_client.h"
 
@@ -26,6 +27,7 @@ static const char usage[] = "usage: coll-trace [-o FILE] [--no-align] [--pid PID
                             "  -o, --output FILE  write the trace there (default: standard output)\n"
                             "  --no-align         leave the clocks of hosts as they are\n"
                             "  --pid PID          ask the ranks below a running process\n"
+                            "  --version          version and commit\n"
                             "DUMPs are files of COLL_DUMP_FILE, - is standard input.\n";
 
 /* An operation with its rank, in microseconds of the trace's time later on. */
@@ -545,11 +547,10 @@ static bool read_file(const char *path, struct dump_list *l)
 
 int main(int argc, char **argv)
 {
-	static const struct option options[] = {{"output", required_argument, NULL, 'o'},
-	                                        {"no-align", no_argument, NULL, 'n'},
-	                                        {"pid", required_argument, NULL, 'p'},
-	                                        {"help", no_argument, NULL, 'h'},
-	                                        {0}};
+	static const struct option options[] = {
+	        {"output", required_argument, NULL, 'o'}, {"no-align", no_argument, NULL, 'n'},
+	        {"pid", required_argument, NULL, 'p'},    {"help", no_argument, NULL, 'h'},
+	        {"version", no_argument, NULL, 'V'},      {0}};
 	struct dump_list list = {0};
 	const char *path = NULL;
 	bool aligned = true, ok = true;
@@ -560,6 +561,11 @@ int main(int argc, char **argv)
 			fputs(usage, o == 'h' ? stdout : stderr);
 			dump_list_free(&list);
 			return o == 'h' ? 0 : 2;
+		}
+		if (o == 'V') {
+			printf("coll-trace %s\n", coll_version_text());
+			dump_list_free(&list);
+			return 0;
 		}
 		path = o == 'o' ? optarg : path;
 		aligned = aligned && o != 'n';

@@ -7,11 +7,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/nearest.h"
 #include "base/number.h"
 #include "coll/coll.h"
 #include "collrun_options.h"
 #include "tools/common/host.h"
-#include "tools/common/nearest.h"
 
 enum { USAGE = 2 };
 
@@ -218,7 +218,7 @@ static int apply(struct options *o, enum option_id id, const char *value)
 	case OPT_DRY_RUN: o->dry_run = true; return -1;
 	case OPT_VERBOSE: o->verbose = true; return -1;
 	case OPT_VERSION:
-		printf("collrun %d.%d.%d\n", COLL_VERSION_MAJOR, COLL_VERSION_MINOR, COLL_VERSION_PATCH);
+		printf("collrun %s\n", coll_version_text());
 		return 0;
 	case OPT_HELP: fputs(help, stdout); return 0;
 	}
@@ -227,15 +227,14 @@ static int apply(struct options *o, enum option_id id, const char *value)
 
 static int unknown(const char *arg, size_t name_bytes)
 {
-	const char *names[sizeof(table) / sizeof(table[0])], *near;
+	const char *names[sizeof(table) / sizeof(table[0])];
 	char name[64];
 
 	for (size_t k = 0; k < sizeof(table) / sizeof(table[0]); k++)
 		names[k] = table[k].name;
 	snprintf(name, sizeof(name), "%.*s", (int)name_bytes, arg);
-	near = nearest(name, names, sizeof(table) / sizeof(table[0]));
-	return options_refuse("unknown option %s%s%s%s", arg, near ? ": did you mean " : "", near ? near : "",
-	                      near ? "?" : "");
+	return options_refuse("unknown option %s%s", arg,
+	                      coll_guess(name, names, sizeof(table) / sizeof(table[0])).text);
 }
 
 /* One option at argv[*i]; "--name=value" and "--name value" are the same, and so are "-n2" and "-n 2". */

@@ -66,7 +66,7 @@ static const char usage_text[] =
         "  -J, --output_file FILE     write the results as JSON too\n"
         "  -g, --ngpus N              ranks of each process, in threads, with a device each (default 1)\n"
         "  -t, --nthreads 1           accepted, as 0 is for -p, -z, -y, -G, -C and -S of nccl-tests\n"
-        "  -h, --help                 this text\n"
+        "  -h, --help, --version      this text, or version and commit\n"
         "Start several ranks with collrun, mpirun, torchrun or srun.\n";
 
 enum { TOUCH = 256, CHECK_ALL, DETAILS, DEVICE };
@@ -102,6 +102,7 @@ static const struct option long_flags[] = {
         {"details", 0, NULL, DETAILS},
         {"device", 1, NULL, DEVICE},
         {"help", 0, NULL, 'h'},
+        {"version", 0, NULL, 'V'},
         {NULL, 0, NULL, 0},
 };
 
@@ -250,6 +251,10 @@ int perf_args_parse(struct perf_args *args, const char *program, int argc, char 
 	                           NULL)) != -1) {
 		if (flag == 'h') {
 			printf(usage_text, program);
+			return 1 + 0;
+		}
+		if (flag == 'V') {
+			printf("%s %s\n", program, coll_version_text());
 			return 1 + 0;
 		}
 		if (flag == ':' || flag == '?') {

@@ -140,6 +140,8 @@ typedef struct coll_operation coll_operation;
 
 /* Version of the library that is linked, as major * 10000 + minor * 100 + patch. */
 COLL_API int coll_version(void);
+/* The same with the commit that it was built from, for logs and reports: "0.1.0 (8f3c1d2)". Constant. */
+COLL_API const char *coll_version_text(void);
 
 /* A short constant text for a status, never NULL. */
 COLL_API const char *coll_status_string(coll_status status);

@@ -114,6 +114,17 @@ static coll_status assign(struct coll_settings *s, int row, const char *text, co
 	return COLL_OK;
 }
 
+struct coll_guess coll_settings_guess(const char *pair)
+{
+	const char *names[COLL_SETTING_COUNT];
+	char name[64];
+
+	for (int i = 0; i < COLL_SETTING_COUNT; i++)
+		names[i] = coll_setting_rows[i].name;
+	snprintf(name, sizeof(name), "%.*s", (int)strcspn(pair, "="), pair);
+	return coll_guess(name, names, COLL_SETTING_COUNT);
+}
+
 /* "NAME=value" */
 static coll_status assign_pair(struct coll_settings *s, const char *pair, const char *source,
                                struct coll_error_box *err)
@@ -125,7 +136,8 @@ static coll_status assign_pair(struct coll_settings *s, const char *pair, const 
 	if (st != COLL_OK)
 		return st;
 	if (row < 0)
-		return coll_error_set(err, COLL_ERR_CONFIG, "[COLL-1105] %.80s (%s): no such setting", pair, source);
+		return coll_error_set(err, COLL_ERR_CONFIG, "[COLL-1105] %.80s (%s): no such setting%s", pair, source,
+		                      coll_settings_guess(pair).text);
 	return assign(s, row, eq + 1, source, err);
 }
 

@@ -11,6 +11,7 @@
 #include <stdint.h>
 
 #include "base/error.h"
+#include "base/nearest.h"
 #include "coll/coll.h"
 
 enum { COLL_TEXT_MAX = 256 };
@@ -43,16 +44,18 @@ struct coll_setting_row {
 };
 extern const struct coll_setting_row coll_setting_rows[COLL_SETTING_COUNT];
 
-/* Defaults, then those of coll_settings_defaults(), then COLL_CONFIG_FILE, then the environment, then cfg->settings (cfg
- * may be NULL). A malformed value or an unknown name in a file or in
- * cfg->settings is COLL_ERR_CONFIG; an unknown COLL_ variable in the
- * environment is returned in *unknown (may be NULL), "" if none. */
+/* Defaults, then those of coll_settings_defaults(), then COLL_CONFIG_FILE, then the environment, then cfg->settings
+ * (cfg may be NULL). A malformed value or an unknown name in a file or in cfg->settings is COLL_ERR_CONFIG; an unknown
+ * COLL_ variable in the environment is returned in *unknown (may be NULL), "" if none. */
 coll_status coll_settings_load(struct coll_settings *s, const coll_config *cfg, char unknown[COLL_TEXT_MAX],
                                struct coll_error_box *err);
 
-/* Other defaults than those of the rows, for all that is loaded from now on: "NAME=value" texts ended by NULL, which stay
- * valid. For a library around this one, once, before it creates anything. */
+/* Other defaults than those of the rows, for all that is loaded from now on: "NAME=value" texts ended by NULL, which
+ * stay valid. For a library around this one, once, before it creates anything. */
 void coll_settings_defaults(const char *const *list, const char *source);
+
+/* The setting that NAME or NAME=value may have meant. */
+struct coll_guess coll_settings_guess(const char *pair);
 
 /* Text of a setting by name, "" when unset; also finds COLL_* names that are not
  * rows when the environment had them. */

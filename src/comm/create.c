@@ -560,7 +560,8 @@ coll_status coll_comm_create(coll_comm **out, const coll_config *cfg)
 			         ctx->identity.root_host);
 		if (unknown[0])
 			coll_log(&ctx->logger, COLL_LOG_WARN,
-			         "[COLL-5102] %s is set but is not a setting of this library", unknown);
+			         "[COLL-5102] %s is set but is not a setting of this library%s", unknown,
+			         coll_settings_guess(unknown).text);
 		*out = comm;
 	} else {
 		coll_context_close(&ctx);

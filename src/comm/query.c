@@ -11,6 +11,7 @@
 #include "core/entry.h"
 #include "core/error.h"
 #include "core/thread_error.h"
+#include "core/version.h"
 #include "core/way_name.h"
 #include "device/device.h"
 #include "inflight/drive.h"
@@ -79,6 +80,11 @@ const char *coll_comm_last_way(const coll_comm *comm)
 int coll_version(void)
 {
 	return COLL_VERSION_MAJOR * 10000 + COLL_VERSION_MINOR * 100 + COLL_VERSION_PATCH;
+}
+
+const char *coll_version_text(void)
+{
+	return coll_built_version ? coll_built_version : COLL_VERSION_TEXT;
 }
 
 /* The transports to this rank's own host and to others: "shm+tcp". */

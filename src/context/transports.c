@@ -134,6 +134,16 @@ static int turn_of(const char *list, int position, bool have_group)
 	return -1;
 }
 
+static coll_status no_transport(const char *list, const char *name, struct coll_error_box *err)
+{
+	const char *names[COLL_TRANSPORTS];
+
+	for (int i = 0; i < COLL_TRANSPORTS; i++)
+		names[i] = coll_transports[i]->name;
+	return coll_error_set(err, COLL_ERR_CONFIG, "[COLL-1102] COLL_TRANSPORTS=%s: there is no transport '%s'%s",
+	                      list, name, coll_guess(name, names, COLL_TRANSPORTS).text);
+}
+
 static coll_status check_list(const char *list, struct coll_error_box *err)
 {
 	for (const char *p = list; *p;) {
@@ -142,8 +152,7 @@ static coll_status check_list(const char *list, struct coll_error_box *err)
 
 		snprintf(name, sizeof(name), "%.*s", (int)n, p);
 		if (!coll_transport_find(name))
-			return coll_error_set(err, COLL_ERR_CONFIG,
-			                      "[COLL-1102] COLL_TRANSPORTS=%s: there is no transport '%s'", list, name);
+			return no_transport(list, name, err);
 		p += n + (p[n] == ',');
 	}
 	return COLL_OK;

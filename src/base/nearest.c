@@ -3,8 +3,9 @@
  * in the wrong order (the distance of Damerau and Levenshtein, without edits inside of an exchange). A third of the
  * letters may differ; of equally near names the first one counts.
  */
-#include "tools/common/nearest.h"
+#include "base/nearest.h"
 
+#include <stdio.h>
 #include <string.h>
 
 enum { LETTERS_MAX = 64 };
@@ -35,7 +36,7 @@ static int distance(const char *a, const char *b)
 	return d[na][nb];
 }
 
-const char *nearest(const char *word, const char *const *names, size_t count)
+const char *coll_nearest(const char *word, const char *const *names, size_t count)
 {
 	const char *found = NULL;
 	int best = (int)strlen(word) / 3 + 1;
@@ -49,4 +50,14 @@ const char *nearest(const char *word, const char *const *names, size_t count)
 		}
 	}
 	return found;
+}
+
+struct coll_guess coll_guess(const char *word, const char *const *names, size_t count)
+{
+	const char *near = coll_nearest(word, names, count);
+	struct coll_guess guess = {""};
+
+	if (near)
+		snprintf(guess.text, sizeof(guess.text), ": did you mean %s?", near);
+	return guess;
 }
