@@ -33,6 +33,7 @@ void cause_clear(struct cause *c)
 {
 	memset(c->erred, 0, (size_t)c->rank_count * sizeof(*c->erred));
 	c->weight = NOTHING;
+	c->id_count = c->repeated = 0;
 }
 
 /* The last id of a line: NULL if it has none. */
@@ -61,25 +62,46 @@ static char *skip_speaker(char *line, bool *logged)
 	return sscanf(line, "rank %*d of %*d: %n", &end) == 0 && end > 0 ? line + end : line;
 }
 
-void cause_look(struct cause *c, int rank, const char *data, size_t len_bytes)
+/* The death of a rank is something that each of the others sees for itself. */
+static bool repeats(struct cause *c, int rank, const char *id, enum weight weight)
+{
+	const int number = atoi(id + 6);
+
+	if (weight != LOGGED)
+		return false;
+	for (int i = 0; i < c->id_count; i++) {
+		if (c->shown[i].id == number) {
+			c->repeated += c->shown[i].rank != rank;
+			return c->shown[i].rank != rank;
+		}
+	}
+	if (c->id_count < CAUSE_IDS_MAX) {
+		c->shown[c->id_count].id = number;
+		c->shown[c->id_count++].rank = rank;
+	}
+	return false;
+}
+
+bool cause_look(struct cause *c, int rank, const char *data, size_t len_bytes)
 {
 	char line[LINE_BYTES], *id, *text, *end;
-	bool logged;
-	int weight;
+	bool logged, again;
+	enum weight weight;
 
 	snprintf(line, sizeof(line), "%.*s", (int)(len_bytes < LINE_BYTES ? len_bytes : LINE_BYTES - 1), data);
 	id = find_id(line);
 	text = id ? skip_speaker(line, &logged) : NULL;
 	if (!text)
-		return;
+		return false;
 	c->erred[rank] = true;
 	weight = strstr(line, "(reported by rank") ? TOLD
 	         : strncmp(id, "[COLL-21", 8) == 0 ? FOLLOWS
 	         : logged                          ? LOGGED
 	                                           : PRINTED;
-	if (weight <= c->weight)
-		return;
-	c->weight = weight;
+	again = repeats(c, rank, id, weight);
+	if ((int)weight <= c->weight)
+		return again;
+	c->weight = (int)weight;
 	c->rank = rank;
 	if (id <= text) /* the id stands first */
 		text = id + ID_BYTES;
@@ -89,4 +111,5 @@ void cause_look(struct cause *c, int rank, const char *data, size_t len_bytes)
 	while (isspace((unsigned char)*text) && text < end)
 		text++;
 	snprintf(c->text, sizeof(c->text), "%.*s %.*s", ID_BYTES, id, (int)(end - text), text);
+	return again;
 }

@@ -202,12 +202,14 @@ static bool library_says(const struct front *f)
 static void say_cause(struct front *f, const char *before)
 {
 	const struct cause *c = output_cause(f->out);
-	char lost[480] = "";
+	char lost[480] = "", more[40] = "";
 
 	if (f->fate.lost)
 		link_tell_why(f, f->fate.lost, lost, sizeof(lost));
+	if (c->repeated > 0)
+		snprintf(more, sizeof(more), ", and %d more", c->repeated);
 	if (library_says(f))
-		output_say(f->out, "the cause: %s (rank %d on host %s)", c->text, c->rank, host_of(f, c->rank));
+		output_say(f->out, "the cause: %s (rank %d on host %s%s)", c->text, c->rank, host_of(f, c->rank), more);
 	else
 		output_say(f->out, "%s%s%s", before, lost, f->fate.text);
 	f->fate.told = true;

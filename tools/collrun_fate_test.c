@@ -44,10 +44,7 @@ static void hand_on(const char *hosts)
 	static const struct {
 		int number;
 		const char *name;
-	} signals[] = {{SIGUSR1, "USR1\n"},
-	               {SIGUSR2, "USR2\n"},
-	               {SIGCONT, "CONT\n"},
-	               {SIGWINCH, "WINCH\n"}};
+	} signals[] = {{SIGUSR1, "USR1\n"}, {SIGUSR2, "USR2\n"}, {SIGCONT, "CONT\n"}, {SIGWINCH, "WINCH\n"}};
 	char args[512], name[16];
 	struct ran r;
 	pid_t pid;
@@ -211,6 +208,15 @@ static void the_last_line_names_the_cause(void)
 		forget(&r);
 		expect("-n 1 rm $D/found", 0, "");
 	}
+	/* Three find it at the same time, and print it: told once each. Deaths are told by all. */
+	r = run("-n 3 sh -c 'echo \"coll[$COLL_RANK/3] error: calls differ [COLL-3101]\" >&2; "
+	        "echo \"rank $COLL_RANK of 3: calls differ [COLL-3101]\" >&2; "
+	        "echo \"coll[$COLL_RANK/3] error: rank 7 is dead [COLL-2101]\" >&2; exit 1'");
+	CHECK(count_lines(r.err, "error: calls differ") == 1 && count_lines(r.err, "of 3: calls differ") == 3 &&
+	              count_lines(r.err, "COLL-2101") == 3,
+	      "%s", r.err);
+	CHECK(strstr(last_line(r.err), ", and 2 more)"), "%s", r.err);
+	forget(&r);
 	/* A rank that failed by itself, and one that says so. */
 	r = run("-n 2 sh -c 'if [ $COLL_RANK = 1 ]; then touch $D/gone; exit 5; fi; while ! [ -e $D/gone ]; do sleep "
 	        "0.01; done; "

@@ -101,11 +101,11 @@ static void emit(struct output *out, int rank, int stream, struct line *l, const
 {
 	struct buffer *q = &out->queue[stream - 1];
 	char prefix[24];
+	bool again;
 
 	buffer_add(&l->text, tail, len_bytes);
-	if (stream == 2)
-		cause_look(&out->cause, rank, l->text.data + l->text.at, buffer_size(&l->text));
-	if (l->file < 0) {
+	again = stream == 2 && cause_look(&out->cause, rank, l->text.data + l->text.at, buffer_size(&l->text));
+	if (l->file < 0 && (!again || out->o->verbose)) {
 		if (out->writer >= 0 && out->writer != rank && out->o->prefix == PREFIX_BY_NEED)
 			out->prefix = true;
 		out->writer = out->writer < 0 ? rank : out->writer;
