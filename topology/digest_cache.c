@@ -16,6 +16,7 @@
 #include "base/clock.h"
 #include "base/delay.h"
 #include "base/interrupt.h"
+#include "base/own_user.h"
 #include "topology/digest_read.h"
 
 enum { NAME_MAX_BYTES = 300, LOCK_TRIES = 8 };
@@ -32,8 +33,8 @@ static const char magic[8] = {'c', 'o', 'l', 'l', 'd', 'g', 's', 't'};
 /* Ours alone to write, and no other file of ours to which somebody has made a link of this name. */
 static bool is_trusted(int fd, struct stat *st)
 {
-	return fstat(fd, st) == 0 && S_ISREG(st->st_mode) && st->st_uid == geteuid() && st->st_nlink == 1 &&
-	       (st->st_mode & (S_IWGRP | S_IWOTH)) == 0;
+	return fstat(fd, st) == 0 && S_ISREG(st->st_mode) && coll_user_of(st->st_uid) == COLL_USER_OWN &&
+	       st->st_nlink == 1 && (st->st_mode & (S_IWGRP | S_IWOTH)) == 0;
 }
 
 static bool is_sound(const struct coll_digest *d)

@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "base/delay.h"
 #include "base/hash.h"
+#include "base/own_user.h"
 #include "topology/graph_hwloc.h"
 #include "topology/nic.h"
 #include "topology/rates.h"
@@ -94,7 +95,7 @@ bool coll_host_digest_path(char *path, size_t path_bytes, uint64_t *key)
 	const char *folder = "/dev/shm";
 	uint64_t h = coll_hash_combine(COLL_DIGEST_VERSION, (uint64_t)geteuid());
 
-	if (hwloc_is_configured())
+	if (hwloc_is_configured() || coll_user_of(geteuid()) != COLL_USER_OWN)
 		return false;
 	if (access(folder, W_OK | X_OK) != 0)
 		folder = getenv("XDG_RUNTIME_DIR");

@@ -16,6 +16,7 @@
 
 #include "base/fork.h"
 #include "base/ips.h"
+#include "base/own_user.h"
 
 enum { BACKLOG = 4096 };
 
@@ -321,13 +322,17 @@ int coll_listen_unix(const char *name, struct coll_address *a)
 	return -1;
 }
 
-bool coll_unix_foreign(int fd)
+bool coll_unix_foreign(int fd, bool keyed)
 {
 	struct sockaddr_storage self;
 	struct ucred peer;
 	socklen_t len = sizeof(self), cred_len = sizeof(peer);
+	enum coll_user user;
 
 	if (getsockname(fd, (struct sockaddr *)&self, &len) < 0 || self.ss_family != AF_UNIX)
 		return false;
-	return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &cred_len) < 0 || peer.uid != geteuid();
+	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &cred_len) < 0)
+		return true;
+	user = coll_user_of(peer.uid);
+	return user == COLL_USER_OTHER || (user == COLL_USER_UNKNOWN && !keyed);
 }

@@ -58,8 +58,8 @@ int coll_listen_unix_at(const struct coll_address *a);
 /* name NULL: the kernel chooses; *a receives the address. */
 int coll_listen_unix(const char *name, struct coll_address *a);
 
-/* The other end of a connected or accepted Unix socket is a process of another user: anybody may bind or connect to an
- * abstract name. False for other sockets. */
-bool coll_unix_foreign(int fd);
+/* The other end of a connected or accepted Unix socket is a process of another user, or, unless keyed, may be: anybody
+ * may bind or connect to an abstract name. keyed: a proof will tell who it is. False for other sockets. */
+bool coll_unix_foreign(int fd, bool keyed);
 
 #endif

@@ -17,6 +17,7 @@
 #include "base/fork.h"
 #include "base/hash.h"
 #include "base/interrupt.h"
+#include "base/own_user.h"
 #include "base/proof.h"
 #include "base/siphash.h"
 #include "bootstrap/bootstrap.h"
@@ -249,6 +250,12 @@ static coll_status prepare_meeting(const struct coll_identity *id, struct coll_r
 	m->unix_only = true;
 	m->meeting = id->unix_name;
 	coll_meeting_text(&w, m->root_text, sizeof(m->root_text));
+	if (!m->keyed && coll_user_of(geteuid()) != COLL_USER_OWN)
+		return coll_error_set(
+		        err, COLL_ERR_CONFIG,
+		        "[COLL-1119] the user of this process has no number in its user namespace, so that "
+		        "others look the same, and the job has no secret: set one COLL_JOB_KEY or "
+		        "COLL_KEY_FILE on all ranks, or map the user (unshare --map-current-user)");
 	return id->rank == 0 ? open_meeting(&w, m, files, err) : COLL_OK;
 }
 

@@ -96,6 +96,7 @@ static void *meet(void *arg)
 	struct coll_rendezvous_point how = {
 	        .rank = COLL_RENDEZVOUS_HOST,
 	        .hosted = true,
+	        .keyed = true,
 	        .key = {h->key[0], h->key[1]},
 	        .phase = &h->phase,
 	        .listeners = h->listeners,

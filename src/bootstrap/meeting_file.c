@@ -24,6 +24,7 @@
 #include <unistd.h>
 
 #include "base/hash.h"
+#include "base/own_user.h"
 #include "base/proof.h"
 #include "bootstrap/host_id.h"
 
@@ -109,7 +110,8 @@ static bool reads_here(const struct line *l, char socket_name[COLL_MEETING_SOCKE
 /* Only this user can have written it. */
 static bool is_own(int fd, struct stat *st)
 {
-	return fstat(fd, st) == 0 && S_ISREG(st->st_mode) && st->st_uid == geteuid() && (st->st_mode & 077) == 0;
+	return fstat(fd, st) == 0 && S_ISREG(st->st_mode) && coll_user_of(st->st_uid) == COLL_USER_OWN &&
+	       (st->st_mode & 077) == 0;
 }
 
 enum what { ABSENT, FOREIGN, UNFINISHED, LINE };
@@ -217,7 +219,7 @@ static enum who listens(const struct coll_address *a)
 	if (fd < 0)
 		return UNKNOWN;
 	if (connect(fd, (const struct sockaddr *)&a->at, a->len) == 0)
-		who = coll_unix_foreign(fd) ? NOBODY : OWN;
+		who = coll_unix_foreign(fd, false) ? NOBODY : OWN;
 	else if (errno == ECONNREFUSED)
 		who = NOBODY;
 	close(fd);

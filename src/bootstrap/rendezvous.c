@@ -154,7 +154,7 @@ static void accept_some(struct rendezvous *r, int listener)
 			return;
 		if (fd >= 0)
 			r->lacking = 0;
-		if (fd >= 0 && coll_unix_foreign(fd))
+		if (fd >= 0 && coll_unix_foreign(fd, r->how->keyed))
 			coll_fd_close(fd);
 		else if (fd >= 0) {
 			rendezvous_tune(r->how, fd);

@@ -292,6 +292,8 @@ static void try_next(struct member *m)
 	a = target(m, m->target);
 	if (!coll_wire_connect(&m->up, &a, m->rendezvous.how->key))
 		try_again(m, NULL);
+	else if (!m->rendezvous.how->keyed && coll_unix_foreign(m->up.fd, false))
+		try_again(m, "a process of a user without a number here answers there");
 	else
 		rendezvous_tune(m->rendezvous.how, m->up.fd);
 }

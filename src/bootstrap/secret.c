@@ -25,6 +25,7 @@
 #include "base/errno_text.h"
 #include "base/fork.h"
 #include "base/hash.h"
+#include "base/own_user.h"
 #include "base/siphash.h"
 
 enum { KEY_DIGITS = 32, BYTES_MIN = 16, BYTES_MAX = 4096, PATH_BYTES = 512 };
@@ -140,7 +141,7 @@ static coll_status check_owner(const char *what, int fd, struct coll_error_box *
 		return coll_error_set(err, COLL_ERR_CONFIG, "[COLL-1120] %s: %s", what, coll_errno_text(errno).text);
 	if (!S_ISREG(s.st_mode))
 		return coll_error_set(err, COLL_ERR_CONFIG, "[COLL-1120] %s: is no regular file", what);
-	if (s.st_uid != geteuid() && s.st_uid != 0)
+	if (coll_user_of(s.st_uid) != COLL_USER_OWN && s.st_uid != 0)
 		return coll_error_set(err, COLL_ERR_CONFIG,
 		                      "[COLL-1120] %s: belongs to user %u, expected user %u or root: chown it", what,
 		                      (unsigned)s.st_uid, (unsigned)geteuid());

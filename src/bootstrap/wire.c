@@ -149,7 +149,7 @@ bool coll_wire_connect(struct coll_wire *w, const struct coll_address *to, const
 	if (connect(fd, (const struct sockaddr *)&to->at, to->len) < 0) {
 		if (errno != EINPROGRESS)
 			fail(w, "connect: %s", coll_errno_text(errno).text);
-	} else if (coll_unix_foreign(fd)) {
+	} else if (coll_unix_foreign(fd, true)) {
 		fail_stranger(w, "a process of another user answers there");
 	} else {
 		say_hello(w);

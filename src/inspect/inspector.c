@@ -18,6 +18,7 @@
 #include "base/delay.h"
 #include "base/errno_text.h"
 #include "base/fork.h"
+#include "base/own_user.h"
 #include "context/service.h"
 #include "inspect/dump.h"
 #include "inspect/dump_signal.h"
@@ -151,7 +152,8 @@ static bool welcome(int fd)
 	struct ucred who;
 	socklen_t len = sizeof(who);
 
-	return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &len) == 0 && (who.uid == geteuid() || who.uid == 0);
+	return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &len) == 0 &&
+	       (coll_user_of(who.uid) == COLL_USER_OWN || who.uid == 0);
 }
 
 static void accept_some(struct coll_inspector *in)

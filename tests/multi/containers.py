@@ -23,15 +23,15 @@ MOUNTS = ("--mount", "--propagation", "private")
 class Ranks:
     """One process for each rank, each in new namespaces; rank 0 is started as late as the others can bear."""
 
-    def __init__(self, count, setup, environment, flags=MOUNTS, sizes="64K", twice=False):
+    def __init__(self, count, setup, environment, flags=MOUNTS, sizes="64K", twice=False, front=()):
         port, ranks = free_port(), []
-        perf = f"exec /mnt/bench/allreduce_perf -b 8 -e {sizes} -f 8 -n 3 -w 1 -c 1"
+        perf = f"exec {'/mnt' if setup else BUILD}/bench/allreduce_perf -b 8 -e {sizes} -f 8 -n 3 -w 1 -c 1"
         for r in [*range(1, count), 0] + [0] * twice:
             env = {**PLAIN, "COLL_SIZE": str(count), "COLL_RANK": str(r), "COLL_ROOT": f"127.0.0.1:{port}", "COLL_DEBUG": "debug",
                    "COLL_CREATE_TIMEOUT_MS": "60000", **environment(r, port)}
             env = {k: v for k, v in env.items() if v is not None}
             line = setup.replace("{r}", str(r)) + perf
-            ranks.append(subprocess.Popen(["unshare", *flags, "sh", "-c", line], env=env, text=True, stdout=subprocess.PIPE,
+            ranks.append(subprocess.Popen([f.replace("{user}", str(4242 + r)) for f in front] + ["unshare", *flags, "sh", "-c", line], env=env, text=True, stdout=subprocess.PIPE,
                                           stderr=subprocess.STDOUT))
         self.out = [p.communicate(timeout=150)[0] for p in ranks]
         self.status, self.all = [p.returncode for p in ranks], "\n".join(self.out)
@@ -79,7 +79,15 @@ def main():
     # Rank 0 counts them, and says so.
     divided = Ranks(2, SHARED + NAMED, lambda r, port: {"COLL_HOST_ID": f"host-{r}"}, names)
     report.case("COLL_HOST_ID divides", divided.works("tcp") or [] if "(2 hosts" in divided.all else [divided.all[:2000]])
-    return report.close(0)
+    report.case("a user without a number", Ranks(3, "", keyed, ("--user",)).works("shm"))
+    report.case("a user without a number, no secret", Ranks(2, "", plain, ("--user",)).refused("COLL-1119", "map-current-user"))
+    report.case("a user with a number", Ranks(2, "", plain, ("--user", "--map-root-user")).works("shm"))
+    front = ["setpriv", "--reuid", "{user}", "--clear-groups"]
+    may = subprocess.run(["setpriv", "--reuid", "4242", "--clear-groups", f"{BUILD}/bench/allreduce_perf", "--help"],
+                         capture_output=True).returncode == 0
+    if may:
+        report.case("users without a number for each other", Ranks(2, "", keyed, ("--user", "--map-root-user"), front=front).works("shm"))
+    return report.close(int(not may))
 
 
 sys.exit(main())

@@ -23,6 +23,7 @@
 #include "base/delay.h"
 #include "base/errno_text.h"
 #include "base/fork.h"
+#include "base/own_user.h"
 #include "base/proof.h"
 #include "transports/shm/join.h"
 #include "transports/shm/link.h"
@@ -160,12 +161,13 @@ static struct shm_conn *conn_new(struct shm_inst *in, int fd, enum shm_conn_stat
 	return c;
 }
 
+/* One without a number here may be the same, and proves itself as all do. */
 static bool same_user(int fd)
 {
 	struct ucred cred = {0};
 	socklen_t len = sizeof(cred);
 
-	return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) == 0 && cred.uid == geteuid();
+	return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) == 0 && coll_user_of(cred.uid) != COLL_USER_OTHER;
 }
 
 /* Not an attempt of ours whose proof is sent: its peer, however busy, may join on it at any moment, and would
