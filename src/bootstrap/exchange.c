@@ -24,6 +24,7 @@
 #include "bootstrap/id.h"
 #include "bootstrap/id_host.h"
 #include "bootstrap/meeting_file.h"
+#include "bootstrap/port_owner.h"
 #include "bootstrap/rendezvous.h"
 #include "bootstrap/resolve.h"
 #include "bootstrap/secret.h"
@@ -38,8 +39,8 @@ static void nap_ms(int ms)
 	nanosleep(&t, NULL);
 }
 
-/* Ports at which rank 0 may be when its own may be taken: the named one, then
- * ports chosen by the seed, inside COLL_PORT_RANGE if there is one. */
+/* Ports at which rank 0 may be when its own may be taken, also by somebody who means to: the named one, then ports
+ * chosen by the seed, inside COLL_PORT_RANGE if there is one. */
 static void candidate_ports(const struct coll_identity *id, uint16_t first, uint16_t last,
                             struct coll_rendezvous_point *m)
 {
@@ -134,6 +135,25 @@ static bool open_one(const struct coll_identity *id, struct coll_rendezvous_poin
 	return false;
 }
 
+static coll_status cannot_listen(const struct coll_identity *id, const struct coll_rendezvous_point *m, bool twice,
+                                 int error, struct coll_error_box *err)
+{
+	char owner[96] = "", why[320] = "";
+
+	if (error == EADDRINUSE)
+		coll_port_owner(m->ports[0], owner, sizeof(owner));
+	if (twice)
+		snprintf(why, sizeof(why), " (a second process claims rank 0)");
+	else if (error == EADDRINUSE)
+		snprintf(why, sizeof(why), " (by %s: another job, or a second process that claims rank 0)%s",
+		         *owner ? owner : "a process that the kernel does not name",
+		         m->port_count > 1 ? ", and so are the ports behind it: end that process, or name another port"
+		                           : ": name another port, or give all ranks a secret, by which rank 0 finds "
+		                             "a free one (COLL_JOB_KEY, COLL_KEY_FILE)");
+	return coll_error_set(err, COLL_ERR_BOOTSTRAP, "[COLL-4202] rank 0 cannot listen at %s:%u: %s%s", id->root_host,
+	                      m->ports[0], coll_errno_text(error).text, why);
+}
+
 static coll_status open_tcp(const struct coll_identity *id, struct coll_rendezvous_point *m, struct coll_error_box *err)
 {
 	const uint64_t give_up = coll_clock_ns() + COLL_DELAY_NS(BIND);
@@ -146,11 +166,7 @@ static coll_status open_tcp(const struct coll_identity *id, struct coll_rendezvo
 			break;
 		nap_ms(COLL_DELAY_BIND_AGAIN_MS); /* the previous job may just be leaving */
 	}
-	return coll_error_set(err, COLL_ERR_BOOTSTRAP, "[COLL-4202] rank 0 cannot listen at %s:%u: %s%s", id->root_host,
-	                      m->ports[0], coll_errno_text(errno).text,
-	                      twice                 ? " (a second process claims rank 0)"
-	                      : errno == EADDRINUSE ? " (another job, or a second process that claims rank 0)"
-	                                            : "");
+	return cannot_listen(id, m, twice, errno, err);
 }
 
 /* The same at the names that a secret gives, for ranks that see none of the files. True: the listener is there. */

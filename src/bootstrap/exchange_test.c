@@ -411,6 +411,7 @@ TEST(exchange, a_taken_port_is_avoided)
 
 TEST(exchange, a_taken_port_is_named)
 {
+	char owner[40];
 	struct coll_address a;
 	uint16_t port;
 	struct job j;
@@ -426,6 +427,9 @@ TEST(exchange, a_taken_port_is_named)
 	job_wait(&j);
 	CHECK(j.result[0].status == COLL_ERR_BOOTSTRAP);
 	CHECK(strstr(j.result[0].message, "cannot listen at 127.0.0.1:") != NULL, "%s", j.result[0].message);
+	snprintf(owner, sizeof(owner), "process %d (", (int)getpid());
+	CHECK(strstr(j.result[0].message, owner) && strstr(j.result[0].message, "COLL_JOB_KEY"), "%s",
+	      j.result[0].message);
 	job_free(&j);
 	close(silent);
 }

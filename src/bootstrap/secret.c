@@ -302,8 +302,10 @@ coll_status coll_secret_find(const struct coll_settings *settings, const char *w
 		memcpy(id->job_key, key, sizeof(key));
 		explicit_bzero(key, sizeof(key));
 		id->secret = sources[i].name;
-		/* Ports that the words alone choose can be taken by who knows the words. */
-		if (id->port_seed || !sources[i].shared)
+		/* Ports that the words alone choose can be taken by who knows the words, and so can one that is named.
+		 */
+		id->root_ports = id->root_ports || id->root_port;
+		if (id->port_seed || id->root_port || !sources[i].shared)
 			id->port_seed = coll_siphash24(id->job_key, "ports", 5) | 1;
 		return COLL_OK;
 	}

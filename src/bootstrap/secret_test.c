@@ -219,6 +219,10 @@ static void public_words_are_no_secret(void)
 	first = id;
 	CHECK(look("LOCAL_WORLD_SIZE=1") == COLL_ERR_CONFIG && refused("meet at m"), "%s", err.message);
 	CHECK(look("COLL_JOB_KEY=" DIGITS) == COLL_OK && from("COLL_JOB_KEY") && id.root_ports, "%s", err.message);
+	/* Somebody may have taken a port that is named: there are others behind it, which only the ranks know. */
+	CHECK(look("COLL_ROOT=h:4711 COLL_JOB_KEY=" DIGITS) == COLL_OK && id.root_ports && id.root_port == 4711 &&
+	              id.port_seed,
+	      "%s", err.message);
 	CHECK(memcmp(first.job_key, id.job_key, sizeof(id.job_key)) != 0);
 }
 

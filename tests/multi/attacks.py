@@ -550,6 +550,28 @@ def on_two_hosts(place, spaces, third, count):
     return faults
 
 
+def port_taken(place, spaces):
+    """Another user of rank 0's host has the port of COLL_ROOT, and says nothing there. With a secret the job starts; without
+    one it is refused, and the holder is named."""
+    address, faults = f"{NETWORK}.0.1", []
+    with_secret = {"COLL_JOB_KEY": os.urandom(16).hex()}
+    for settings in with_secret, {"COLL_INSECURE": "1"}:
+        job, s = Job(place, 4, address, spaces, "by hand", COLL_CREATE_TIMEOUT_MS="12000", **settings), Stranger(place, address, 4, spaces[0])
+        try:
+            s.do("squat")
+            for r in range(4):
+                job.start(r)
+            if settings is with_secret:
+                faults += [] if job.running() else [f"SQUAT: the job does not start: {job.lines}"]
+                faults += job.finish()
+            elif not until(lambda: any(f"user {NOBODY}" in x for x in job.lines[0]), 20):
+                faults.append(f"SQUAT: rank 0 does not name the holder: {job.lines[0]}")
+        finally:
+            s.end()
+            job.end()
+    return faults
+
+
 def make_spaces():
     """Three hosts on one bridge; the third is the stranger's."""
     names = [PREFIX + str(i) for i in range(3)]
@@ -575,6 +597,7 @@ def main():
            (("names taken before", lambda w: squatted(place, w)), ("one host", lambda w: on_one_host(place, count, w)))},
         "two hosts without a secret, a rank too many": lambda: without_a_secret(place, names[:2], names[2], False),
         "two hosts without a secret, forged": lambda: without_a_secret(place, names[:2], names[2], True),
+        "two hosts, the port taken before": lambda: port_taken(place, names[:2]),
         "two hosts with a secret": lambda: on_two_hosts(place, names[:2], names[2], count),
     }
     try:

@@ -1,0 +1,13 @@
+/*
+ * Who listens at a TCP port of this host, for messages.
+ */
+#ifndef COLL_BOOTSTRAP_PORT_OWNER_H
+#define COLL_BOOTSTRAP_PORT_OWNER_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* "process 4711 (python3) of user 1000", "a process of user 65534", or "" if the kernel does not say. */
+void coll_port_owner(uint16_t port, char *text, size_t text_bytes);
+
+#endif
