@@ -247,10 +247,10 @@ def replay(found, recorded):
     return answers
 
 
-def join(program, address, rank, size, stop, extra):
-    """A rank of the stranger's own."""
-    env = {"PATH": "/usr/bin:/bin", "RANK": str(rank), "WORLD_SIZE": str(size), "MASTER_ADDR": address, "MASTER_PORT": str(PORT),
-           "TORCHELASTIC_RUN_ID": RUN, "COLL_CREATE_TIMEOUT_MS": "1500", "COLL_INSECURE": "1", **extra}
+def join(program, address, rank, size, stop, extra, variables=None):
+    """A rank of the stranger's own, with the variables of a launcher or torchrun's."""
+    torchrun = {"RANK": str(rank), "WORLD_SIZE": str(size), "MASTER_ADDR": address, "MASTER_PORT": str(PORT), "TORCHELASTIC_RUN_ID": RUN}
+    env = {"PATH": "/usr/bin:/bin", "COLL_CREATE_TIMEOUT_MS": "1500", "COLL_INSECURE": "1", **(variables or torchrun), **extra}
     return subprocess.Popen([program, "0", COUNT, stop], env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
 
@@ -275,7 +275,7 @@ def stranger(order):
         elif o["do"] == "replay":
             out["answered"] = replay(found, [bytes.fromhex(x) for x in o["recorded"]])
         elif o["do"] == "join":
-            p = join(order["program"], order["address"], o["rank"], order["size"], order["stop"], o.get("extra", {}))
+            p = join(order["program"], order["address"], o["rank"], order["size"], order["stop"], o.get("extra", {}), o.get("env"))
             try:
                 said = p.communicate(timeout=o.get("seconds", 8))[0]
             except subprocess.TimeoutExpired:
@@ -585,13 +585,25 @@ def make_spaces():
     return names, good
 
 
+def prepare(build):
+    """A folder of what the stranger runs."""
+    place = tempfile.mkdtemp(prefix="coll-attacks-")
+    os.chmod(place, 0o755)
+    here = os.path.dirname(os.path.abspath(__file__))
+    for f in ("attacks.py", "job.py", "wires.py"):
+        shutil.copy(os.path.join(here, f), place)
+    shutil.copy(f"{build}/tests/allreduce_loop", f"{place}/rank")
+    os.chmod(f"{place}/rank", 0o755)
+    return place
+
+
 def main():
     if sys.argv[1] == "--stranger":
         return stranger(json.loads(sys.argv[2]))
     build, count = os.path.abspath(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else 600
     why = missing("setpriv")
     names, good = ([], False) if why else make_spaces()
-    place = tempfile.mkdtemp(prefix="coll-attacks-")
+    place = prepare(build)
     report, cases = Report(), {
         **{f"{what}, {w}": lambda do=do, w=w: do(w) for w in ("torchrun", "srun", "by hand") for what, do in
            (("names taken before", lambda w: squatted(place, w)), ("one host", lambda w: on_one_host(place, count, w)))},
@@ -604,12 +616,6 @@ def main():
         if why or not good:
             print(f"skip attacks: {why or 'cannot make namespaces on a bridge'}\n0 passed, 0 failed, 1 skipped")
             return 77
-        os.chmod(place, 0o755)
-        here = os.path.dirname(os.path.abspath(__file__))
-        for f in ("attacks.py", "job.py", "wires.py"):
-            shutil.copy(os.path.join(here, f), place)
-        shutil.copy(f"{build}/tests/allreduce_loop", f"{place}/rank")
-        os.chmod(f"{place}/rank", 0o755)
         for name, run in cases.items():
             if not sys.argv[3:] or name in sys.argv[3:]:
                 report.case(name, run())
