@@ -467,14 +467,18 @@ COLL_API coll_status coll_scatterv(const void *in, const size_t *counts, const s
 
 /* ---- Pairs ------------------------------------------------------------ */
 
+/* No rank: a send to it and a receive from it, tagged or not, are complete at once, without a message, and leave the
+ * buffer alone. For the ranks at an edge. */
+#define COLL_NO_PEER (-2)
+
 /* Messages between two ranks arrive in order, independent of collectives. Both ranks pass
  * the same count and type. A blocking send may wait for its receive: to exchange, use
- * coll_send_recv() or a group. peer must be another rank: COLL_ERR_ARGUMENT otherwise. */
+ * coll_send_recv() or a group. peer must be another rank, or COLL_NO_PEER: COLL_ERR_ARGUMENT otherwise. */
 COLL_API coll_status coll_send(const void *buf, size_t count, coll_dtype type, int peer, coll_comm *comm,
                                coll_stream *stream);
 COLL_API coll_status coll_recv(void *buf, size_t count, coll_dtype type, int peer, coll_comm *comm,
                                coll_stream *stream);
-/* Send and receive at once, with the same or different peers; -1 leaves that half out. A rank may
+/* Send and receive at once, with the same or different peers; COLL_NO_PEER, or -1, leaves that half out. A rank may
  * exchange with itself. The buffers must not overlap. */
 COLL_API coll_status coll_send_recv(const void *sendbuf, size_t send_count, int dest, void *recvbuf, size_t recv_count,
                                     int source, coll_dtype type, coll_comm *comm, coll_stream *stream);
@@ -518,7 +522,8 @@ typedef struct coll_message_info {
  * this rank itself such a call is COLL_ERR_ARGUMENT if it would have to wait. */
 COLL_API coll_status coll_send_tag(const void *buf, size_t count, coll_dtype type, int peer, int tag, coll_comm *comm,
                                    coll_stream *stream);
-/* Receive, and wait. source may be COLL_ANY_SOURCE, tag may be COLL_ANY_TAG, info may be NULL.
+/* Receive, and wait. source may be COLL_ANY_SOURCE, tag may be COLL_ANY_TAG, info may be NULL. From COLL_NO_PEER: *info has
+ * that source, COLL_ANY_TAG and count 0.
  * Not inside a group. From any source: when a member has died, one receive, or those that wait then, end with
  * COLL_ERR_PEER_DEAD, and later ones serve the living. */
 COLL_API coll_status coll_recv_tag(void *buf, size_t max_count, coll_dtype type, int source, int tag, coll_comm *comm,

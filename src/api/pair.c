@@ -8,7 +8,7 @@
 static coll_status check_half(coll_comm *comm, const char *kind, const char *what, const void *buf, size_t count,
                               coll_dtype type, int peer)
 {
-	coll_status st = coll_check_rank(comm, kind, "peer", peer);
+	coll_status st = peer == COLL_NO_PEER ? COLL_OK : coll_check_rank(comm, kind, "peer", peer);
 
 	return st == COLL_OK ? coll_check_buffer(comm, kind, what, buf, 1, count, type) : st;
 }
@@ -22,7 +22,7 @@ coll_status coll_send(const void *buf, size_t count, coll_dtype type, int peer, 
 	if (st == COLL_OK && peer == comm->rank)
 		st = coll_comm_refuse(comm, "send", COLL_ERR_ARGUMENT,
 		                      "a rank that sends to itself must use coll_send_recv()");
-	if (st != COLL_OK)
+	if (st != COLL_OK || peer == COLL_NO_PEER)
 		return st;
 	return coll_comm_pair(
 	        comm,
@@ -39,7 +39,7 @@ coll_status coll_recv(void *buf, size_t count, coll_dtype type, int peer, coll_c
 	if (st == COLL_OK && peer == comm->rank)
 		st = coll_comm_refuse(comm, "recv", COLL_ERR_ARGUMENT,
 		                      "a rank that receives from itself must use coll_send_recv()");
-	if (st != COLL_OK)
+	if (st != COLL_OK || peer == COLL_NO_PEER)
 		return st;
 	return coll_comm_pair(
 	        comm,
@@ -53,6 +53,8 @@ coll_status coll_send_recv(const void *sendbuf, size_t send_count, int dest, voi
 	coll_status st = coll_check_message(comm, "send_recv", stream, type);
 	size_t elem = coll_dtype_size(type);
 
+	dest = dest == COLL_NO_PEER ? -1 : dest;
+	source = source == COLL_NO_PEER ? -1 : source;
 	if (st == COLL_OK && dest != -1)
 		st = check_half(comm, "send_recv", "sendbuf", sendbuf, send_count, type, dest);
 	if (st == COLL_OK && source != -1)

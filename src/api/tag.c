@@ -18,7 +18,7 @@ coll_status coll_send_tag(const void *buf, size_t count, coll_dtype type, int pe
 {
 	coll_status st = coll_check_message(comm, "send_tag", stream, type);
 
-	if (st == COLL_OK)
+	if (st == COLL_OK && peer != COLL_NO_PEER)
 		st = coll_check_rank(comm, "send_tag", "peer", peer);
 	if (st == COLL_OK)
 		st = check_tag(comm, "send_tag", tag);
@@ -27,7 +27,8 @@ coll_status coll_send_tag(const void *buf, size_t count, coll_dtype type, int pe
 	/* The check before has found that the product does not overflow. */
 	if (st == COLL_OK)
 		st = coll_comm_takes(comm, "send_tag", "buf", buf, count * coll_dtype_size(type));
-	return st == COLL_OK ? coll_comm_send_tag(comm, buf, count, type, peer, tag, stream) : st;
+	return st == COLL_OK && peer != COLL_NO_PEER ? coll_comm_send_tag(comm, buf, count, type, peer, tag, stream)
+	                                             : st;
 }
 
 static coll_status check_receive(coll_comm *comm, const char *kind, void *buf, size_t max_count, coll_dtype type,
@@ -35,7 +36,7 @@ static coll_status check_receive(coll_comm *comm, const char *kind, void *buf, s
 {
 	coll_status st = coll_check_message(comm, kind, NULL, type);
 
-	if (st == COLL_OK && source != COLL_ANY_SOURCE)
+	if (st == COLL_OK && source != COLL_ANY_SOURCE && source != COLL_NO_PEER)
 		st = coll_check_rank(comm, kind, "source", source);
 	if (st == COLL_OK && tag != COLL_ANY_TAG)
 		st = check_tag(comm, kind, tag);
@@ -49,6 +50,10 @@ coll_status coll_recv_tag(void *buf, size_t max_count, coll_dtype type, int sour
 {
 	const coll_status st = check_receive(comm, "recv_tag", buf, max_count, type, source, tag);
 
+	if (st == COLL_OK && source == COLL_NO_PEER && info)
+		*info = (coll_message_info){.source = COLL_NO_PEER, .tag = COLL_ANY_TAG, .type = type};
+	if (source == COLL_NO_PEER)
+		return st;
 	return st == COLL_OK ? coll_comm_recv_tag(comm, buf, max_count, type, source, tag, info) : st;
 }
 

@@ -254,6 +254,15 @@ static coll_status deliver(struct coll_tag_receive *p)
 
 static coll_status post(struct coll_comm *comm, struct coll_tag_receive *p)
 {
+	if (p->op.posted.source == COLL_NO_PEER) {
+		p->op.source = COLL_NO_PEER;
+		p->op.got_tag = COLL_ANY_TAG;
+		p->op.got_count = 0;
+		p->op.got_type = p->op.type;
+		p->tag.request.status = COLL_OK;
+		atomic_store_explicit(&p->tag.request.done, true, memory_order_relaxed);
+		return COLL_OK;
+	}
 	if (coll_tags_receive_now(comm, &p->op)) {
 		record(comm, &p->op, p->tag.message, p->op.posted.source, p->op.posted.tag, p->op.status);
 		p->tag.request.status = p->op.status;

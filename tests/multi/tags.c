@@ -65,6 +65,34 @@ TEST_OF_RANKS(tags, lengths, 2, 2)
 		}
 }
 
+/* A shift along a line: whoever stands at an end has no peer there. */
+TEST_OF_RANKS(tags, no_peer, 3, 3)
+{
+	const int size = coll_comm_size(comm), next = rank + 1 < size ? rank + 1 : COLL_NO_PEER,
+	          last = rank > 0 ? rank - 1 : COLL_NO_PEER;
+	int x = rank, y = -1, z = -1;
+	coll_message_info info;
+	coll_request *r = NULL;
+
+	OK(comm, coll_send_recv(&x, 1, next, &y, 1, last, COLL_I32, comm, NULL));
+	CHECK(y == (rank > 0 ? rank - 1 : -1), "%d", y);
+	OK(comm, coll_irecv(&z, 1, COLL_I32, last, TAG, comm, &r));
+	OK(comm, coll_send_tag(&x, 1, COLL_I32, next, TAG, comm, NULL));
+	OK(comm, coll_request_wait(&r, -1, &info));
+	expect_info(&info, last, rank > 0 ? TAG : COLL_ANY_TAG, rank > 0);
+	CHECK(z == y, "%d", z);
+	coll_group_begin();
+	OK(comm, coll_send(&x, 1, COLL_I32, next, comm, NULL));
+	OK(comm, coll_recv(&z, 1, COLL_I32, last, comm, NULL));
+	OK(comm, coll_group_end());
+	z = -1;
+	OK(comm, coll_recv_tag(&z, 1, COLL_I32, COLL_NO_PEER, TAG, comm, &info));
+	expect_info(&info, COLL_NO_PEER, COLL_ANY_TAG, 0);
+	OK(comm, coll_recv(&z, 1, COLL_I32, COLL_NO_PEER, comm, NULL));
+	CHECK(z == -1 && coll_send(&x, 1, COLL_I32, -3, comm, NULL) == COLL_ERR_ARGUMENT &&
+	      coll_recv_tag(&z, 1, COLL_I32, -3, TAG, comm, NULL) == COLL_ERR_ARGUMENT);
+}
+
 /* Rank 0 has made no call with a tag when the messages arrive: it is in a barrier. */
 TEST_OF_RANKS(tags, before_a_barrier, 4, 4)
 {
@@ -373,7 +401,7 @@ TEST_OF_RANKS(tags, refused, 2, 2)
 	CHECK(coll_send_tag(&x, SIZE_MAX / 2, COLL_I32, 0, TAG, comm, NULL) == COLL_ERR_ARGUMENT);
 	CHECK(coll_send_tag(&x, 1, (coll_dtype)99, 0, TAG, comm, NULL) == COLL_ERR_ARGUMENT);
 	CHECK(coll_send_tag(&x, 1, COLL_I32, 0, TAG, NULL, NULL) == COLL_ERR_ARGUMENT);
-	CHECK(coll_irecv(&x, 1, COLL_I32, -2, TAG, comm, &r) == COLL_ERR_ARGUMENT);
+	CHECK(coll_irecv(&x, 1, COLL_I32, -3, TAG, comm, &r) == COLL_ERR_ARGUMENT);
 	CHECK(coll_irecv(&x, 1, COLL_I32, 2, TAG, comm, &r) == COLL_ERR_ARGUMENT);
 	CHECK(coll_irecv(&x, 1, COLL_I32, 0, -2, comm, &r) == COLL_ERR_ARGUMENT);
 	CHECK(coll_irecv(&x, 1, COLL_I32, 0, TAG, comm, NULL) == COLL_ERR_ARGUMENT);

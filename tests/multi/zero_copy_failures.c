@@ -17,7 +17,7 @@ static void *abort_soon(void *arg)
 {
 	struct stuck *s = arg;
 
-	usleep(1000);
+	usleep(100000); /* by then the owner is in its call */
 	coll_comm_abort(s->comm, "asked to");
 	return NULL;
 }
