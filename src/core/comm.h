@@ -193,6 +193,7 @@ struct coll_comm {
 	struct coll_plan_cache *plans;
 	const struct coll_opened_transport *intra_transport;
 	bool intra_forming;       /* its region counts: see select/intra.c */
+	bool told_failure;        /* of its failure by another rank, which logs it at level error */
 	uint8_t all_by;           /* where its calls are counted: see comm/stats.c */
 	struct coll_intra *intra; /* NULL: nothing runs intranode */
 	struct coll_memo memo[COLL_MEMO_SLOTS];
@@ -213,7 +214,6 @@ struct coll_comm {
 	struct coll_inflight inflight; /* see async.h */
 	bool closing;                  /* in the barrier of destroy: earlier ranks report failures to the others */
 	bool from_gossip;              /* a gossip note reported its failure: a death, or an error of another rank */
-	bool told_failure;             /* by another rank, which logs it at level error */
 	/* Abort by this rank, from any thread. The first thread claims it, writes the text, then
 	 * sets aborted (release). Readers load aborted (acquire) before they read the text. */
 	atomic_bool abort_claimed;

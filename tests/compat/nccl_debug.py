@@ -14,9 +14,9 @@ BUILD = os.path.abspath(sys.argv[1])
 LINE = r"^\S+:\d+:\d+ NCCL INFO "
 
 
-def run(**settings):
+def run(layout=("processes", "2"), **settings):
     env = {k: v for k, v in os.environ.items() if not k.startswith(("NCCL_", "COLL_"))}
-    p = subprocess.run([f"{BUILD}/tests/compat/nccl_collectives", "processes", "2"], env={**env, **settings}, capture_output=True,
+    p = subprocess.run([f"{BUILD}/tests/compat/nccl_collectives", *layout], env={**env, **settings}, capture_output=True,
                        text=True, timeout=240)
     return p.returncode, p.stdout, p.stderr
 
@@ -28,7 +28,7 @@ def lacks(text, *patterns):
 def main():
     report = Report()
     file = os.path.realpath(f"{BUILD}/src/compat/nccl/libnccl.so.2")
-    banner = rf"^NCCL version 2\.28\.9, by libcoll \d+\.\d+\.\d+ in \S*{re.escape(os.path.basename(file))[:11]}"
+    banner = rf"^NCCL version 2\.28\.9, by libcoll \d+\.\d+\.\d+ \(\S+\) in \S*{re.escape(os.path.basename(file))[:11]}"
     status, out, err = run()
     report.case("without NCCL_DEBUG nothing is said", [] if status == 0 and "NCCL" not in out + err else [out + err])
     status, out, err = run(NCCL_DEBUG="version", COLL_NCCL_VERSION="22809")
@@ -52,6 +52,10 @@ def main():
     status, out, err = run(NCCL_SOCKET_IFNAME="nosuch", NCCL_DEBUG="WARN")
     report.case("NCCL_SOCKET_IFNAME that fits nothing", lacks(out + err, "NCCL_SOCKET_IFNAME=nosuch: no interface of this host fits") +
                 (["it went on"] if status == 0 else []))
+    status, out, err = run(NCCL_SOCKET_IFNAME="nosuch", NCCL_DEBUG="INFO", COLL_INTERFACE="lo")
+    report.case("COLL_INTERFACE comes first", [] if status == 0 and "COLL_INTERFACE=" not in out else [out + err])
+    status, out, err = run(["one", "2"], NCCL_DEBUG="VERSION")
+    report.case("all devices of one process", lacks(out, banner) + ([] if status == 0 else [err]))
     return report.close()
 
 

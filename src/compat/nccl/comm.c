@@ -179,6 +179,7 @@ static ncclResult_t create_all(coll_comm **made, int n, const int *devices, cons
 	for (int i = 0; i < n && devices[0] >= 0 && at < sizeof(text); i++)
 		at += (size_t)snprintf(text + at, sizeof(text) - at, "%s%d", i ? "," : "cuda:", devices[i]);
 	cfg.device = text;
+	nccl_say_version(0, version_given());
 	cfg.interrupt = was_aborted; /* of children */
 	return nccl_from(coll_comm_create_all(made, n, &cfg), NULL, function);
 }

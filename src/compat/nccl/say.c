@@ -6,21 +6,45 @@
 
 #include <dlfcn.h>
 #include <errno.h>
+#include <pthread.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/log.h"
 #include "compat/nccl/handle.h"
 
 /* Set by the thread that reads the variables, before the first line. */
-static enum nccl_level said;
-static int to = STDOUT_FILENO;
+static _Atomic(enum nccl_level) said;
+static atomic_int to = STDOUT_FILENO;
 static atomic_flag version_was_said = ATOMIC_FLAG_INIT;
+
+/* A reader that has gone ends the lines, and not the program. */
+static void write_line(const char *line, size_t len_bytes)
+{
+	const struct timespec now = {0};
+	sigset_t pipe, before;
+	ssize_t n;
+
+	sigemptyset(&pipe);
+	sigaddset(&pipe, SIGPIPE);
+	pthread_sigmask(SIG_BLOCK, &pipe, &before);
+	do
+		n = write(to, line, len_bytes);
+	while (n < 0 && errno == EINTR);
+	if (n < 0 && errno == EPIPE) {
+		said = NCCL_SAY_NOTHING;
+		if (!sigismember(&before, SIGPIPE))
+			sigtimedwait(&pipe, NULL, &now);
+	}
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+}
 
 bool nccl_say_begin(const char *level, const char *file)
 {
@@ -68,28 +92,24 @@ void nccl_say(enum nccl_level level, const char *format, ...)
 	va_end(ap);
 	n = strlen(line);
 	line[n] = '\n';
-	if (write(to, line, n + 1) < 0) /* nobody reads it: the program goes on */
-		said = NCCL_SAY_NOTHING;
+	write_line(line, n + 1);
 }
 
 void nccl_say_version(int rank, int version)
 {
-	const int own = coll_version();
 	char line[512];
 	Dl_info file = {.dli_fname = "?"};
 	int n;
 
-	if (said == NCCL_SAY_NOTHING || atomic_flag_test_and_set(&version_was_said))
+	if (said == NCCL_SAY_NOTHING || (rank != 0 && said != NCCL_SAY_INFO) ||
+	    atomic_flag_test_and_set(&version_was_said))
 		return;
 	dladdr((const void *)&version_was_said, &file);
-	n = snprintf(line, sizeof(line), "NCCL version %d.%d.%d, by libcoll %d.%d.%d in %s\n", version / 10000,
-	             version / 100 % 100, version % 100, own / 10000, own / 100 % 100, own % 100, file.dli_fname);
+	n = snprintf(line, sizeof(line), "NCCL version %d.%d.%d, by libcoll %s in %s\n", version / 10000,
+	             version / 100 % 100, version % 100, coll_version_text(), file.dli_fname);
 	if (n >= (int)sizeof(line))
-		line[n = sizeof(line) - 1] = '\n';
-	if (rank == 0 || said == NCCL_SAY_INFO) {
-		if (write(to, line, (size_t)n) < 0)
-			said = NCCL_SAY_NOTHING;
-	}
+		line[(n = sizeof(line)) - 1] = '\n';
+	write_line(line, (size_t)n);
 }
 
 /* As NCCL calls it. */

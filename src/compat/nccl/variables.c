@@ -131,6 +131,12 @@ static const char *value_of(int which)
 	return v && *v ? v : NULL;
 }
 
+/* A setting of the library comes first. */
+static bool counts(int which, const char *setting)
+{
+	return value_of(which) && !getenv(setting);
+}
+
 static void set(int *n, const char *name, const char *value)
 {
 	snprintf(texts[*n], sizeof(texts[*n]), "%s=%s", name, value);
@@ -156,7 +162,7 @@ static void take_interfaces(int *n)
 	struct ifaddrs *all = NULL;
 	bool good;
 
-	if (!value_of(0) || getifaddrs(&all) != 0)
+	if (!counts(0, "COLL_INTERFACE") || getifaddrs(&all) != 0)
 		return;
 	good = nccl_interfaces(value_of(0), all, names, sizeof(names));
 	freeifaddrs(all);
@@ -166,7 +172,7 @@ static void take_interfaces(int *n)
 /* A host without a device has nothing to choose from: the variable then says what other hosts have. */
 static void take_devices(int *n)
 {
-	struct coll_ib_port *ports = value_of(1) ? calloc(COLL_IB_PORTS_MAX, sizeof(*ports)) : NULL;
+	struct coll_ib_port *ports = counts(1, "COLL_RDMA_DEVICE") ? calloc(COLL_IB_PORTS_MAX, sizeof(*ports)) : NULL;
 	char names[COLL_TEXT_MAX];
 	int have;
 
