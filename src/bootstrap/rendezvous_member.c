@@ -250,7 +250,9 @@ static void try_again(struct member *m, const char *why)
 	if (m->up.stranger)
 		memcpy(m->stranger, m->cause, sizeof(m->stranger));
 	coll_wire_close(&m->up);
-	if (m->phase == SEEK_PARENT && coll_clock_ns() - m->seek_since_ns > COLL_DELAY_NS(RENDEZVOUS_ATTACH)) {
+	/* A parent listens before it is one: who refuses at all its places has ended, and the root knows why. */
+	if (m->phase == SEEK_PARENT && ((!why && m->target + 1 == target_count(m)) ||
+	                                coll_clock_ns() - m->seek_since_ns > COLL_DELAY_NS(RENDEZVOUS_ATTACH))) {
 		m->adopt = true;
 		seek(m, SEEK_ROOT);
 		return;

@@ -267,20 +267,24 @@ static bool send_on(struct root *o, struct coll_wire *w, const struct guest *g)
 /* After the failure "here" counts those who need not be waited for. */
 static void note_reported(struct root *o, int rank)
 {
-	if (!o->guests || o->guests[rank])
+	if (!o->guests)
 		return;
-	o->guests[rank] = make_guest(0, 0);
-	o->here += o->guests[rank] != NULL;
+	if (!o->guests[rank]) {
+		o->guests[rank] = make_guest(0, 0);
+		o->here += o->guests[rank] != NULL;
+	}
+	mark_attached(o, rank);
 }
 
-/* Ranks that have not connected yet would otherwise look for the root until their
+/* Ranks that have not connected yet, or whose parent has ended, would otherwise look for the root until their
  * own deadline. If the deadline was the failure, there are none to wait for. */
 static void say_why(struct root *o)
 {
 	const uint64_t until = coll_clock_ns() + coll_interrupt_farewell_ns(COLL_DELAY_NS(RENDEZVOUS_LATE));
 
 	rendezvous_send_failure(&o->rendezvous);
-	while (o->here < o->how.size && coll_clock_ns() < until && coll_clock_ns() < o->how.deadline_ns)
+	while ((o->here < o->how.size || o->attached < o->how.size) && coll_clock_ns() < until &&
+	       coll_clock_ns() < o->how.deadline_ns)
 		rendezvous_step(&o->rendezvous, NULL, until);
 	rendezvous_drain(&o->rendezvous,
 	                 coll_clock_ns() + coll_interrupt_farewell_ns(COLL_DELAY_NS(RENDEZVOUS_FAREWELL)));
