@@ -31,7 +31,7 @@ static coll_status inquire_of(struct coll_comm *comm, const struct coll_wait *w,
 	const int process = coll_comm_process(comm, where->peer);
 	struct coll_peer_state state;
 	struct coll_mismatch_msg q;
-	int culprit = where->peer;
+	int culprit = where->peer, other;
 
 	e->process = process;
 	coll_mismatch_question(comm, w->record, w->entries[p->faulty == w->runs[1]],
@@ -62,6 +62,12 @@ static coll_status inquire_of(struct coll_comm *comm, const struct coll_wait *w,
 	}
 	if (!coll_mismatch_agrees(comm, where->peer, &q, &state.answer))
 		return COLL_AGAIN;
+	if (!coll_minority_behind(comm, &q, where->peer, coll_clock_ns(), &other, &culprit, e->text))
+		return COLL_OK;
+	if (other >= 0) {
+		e->process = coll_comm_process(comm, culprit);
+		return COLL_ERR_MISMATCH;
+	}
 	snprintf(e->text, sizeof(e->text),
 	         "[COLL-3202] a frame from %s is corrupt: both ranks make the same call number %llu, but the head "
 	         "of the frame belongs to another call",

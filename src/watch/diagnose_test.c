@@ -199,6 +199,19 @@ TEST(diagnose, a_frame_of_another_call_from_a_rank_in_the_same_call_is_corrupt)
 	CHECK(strstr(fake_watch.cause, "[COLL-3202] a frame from rank 2 is corrupt"), "%s", fake_watch.cause);
 }
 
+TEST(diagnose, who_passes_on_a_frame_of_another_call_is_not_to_blame)
+{
+	setup(COLL_ERR_MISMATCH);
+	look();
+	fake_clock_add_ms(LOOK_MS);
+	fake_control_answers(PEER, &record);
+	fake_watch.agrees = true;
+	fake_watch.behind = 1;
+	CHECK(look() == COLL_ERR_MISMATCH);
+	CHECK(fake_watch.culprit == 1 && strcmp(fake_watch.cause, "that of the rank behind it") == 0, "%s",
+	      fake_watch.cause);
+}
+
 TEST(diagnose, a_sender_that_does_not_answer_is_named_after_a_while)
 {
 	setup(COLL_ERR_MISMATCH);

@@ -12,4 +12,10 @@
 bool coll_minority_find(struct coll_comm *comm, const struct coll_mismatch_msg *q, int peer, uint64_t now,
                         int *culprit);
 
+/* The sender of a frame of another call makes the same call as this rank: it may have passed on what a rank sent that
+ * does not. *other: that rank, whose call the text has, -1: nobody says so; *culprit: who differs from most. False: not
+ * known yet. */
+bool coll_minority_behind(struct coll_comm *comm, const struct coll_mismatch_msg *q, int sender, uint64_t now,
+                          int *other, int *culprit, char text[400]);
+
 #endif

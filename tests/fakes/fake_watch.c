@@ -115,6 +115,14 @@ WEAK bool coll_mismatch_agrees(const struct coll_comm *comm, int peer, const str
 	return fake_watch.agrees;
 }
 
+WEAK bool coll_minority_behind(struct coll_comm *comm, const struct coll_mismatch_msg *q, int sender, uint64_t now,
+                               int *other, int *culprit, char text[400])
+{
+	*other = *culprit = fake_watch.behind ? fake_watch.behind : -1;
+	snprintf(text, 400, "that of the rank behind it");
+	return true;
+}
+
 WEAK bool coll_minority_find(struct coll_comm *comm, const struct coll_mismatch_msg *q, int peer, uint64_t now,
                              int *culprit)
 {

@@ -18,6 +18,7 @@ extern struct fake_watch {
 	struct coll_run *faulty; /* the run that was inquired into */
 	bool due;                /* coll_wait_timer_is_due() */
 	bool differs, agrees;    /* the calls, as mismatch.c says */
+	int behind;              /* the rank that a sender passes on frames of; 0: none */
 	bool closes;             /* a circle, as deadlock.c says: it is this */
 	struct coll_deadlock circle;
 	char late_text[64]; /* what late.c was to read last */
