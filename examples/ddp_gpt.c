@@ -481,13 +481,27 @@ static int sample_at_end(struct job *j)
 	return rc;
 }
 
+/* A full disk is an error. */
+static void last_flush(void)
+{
+	const bool failed = ferror(stdout) != 0;
+
+	if (fflush(stdout) == 0 && !failed)
+		return;
+	fprintf(stderr, "ddp_gpt: cannot write standard output\n");
+	_exit(1);
+}
+
 int main(int argc, char **argv)
 {
 	struct job j = {0};
 	bool bad_options;
 	int rc;
 
+	atexit(last_flush);
 	gpt_blas_start(argv);
+	if (argc == 2 && (strcmp(argv[1], "--version") == 0 || strcmp(argv[1], "-V") == 0))
+		return printf("ddp_gpt %s\n", coll_version_text()) < 0;
 	bad_options = options_parse(&j.o, argc, argv) != 0;
 	if (j.o.help && !bad_options) {
 		options_print_help();

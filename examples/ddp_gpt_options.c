@@ -29,8 +29,8 @@ struct flag {
 #define AT(member) offsetof(struct options, member)
 
 static const struct flag flags[] = {
-        {"data", TEXT, AT(data), 0, 0, NULL, "text file to learn, read by rank 0 (default: stories of our own)",
-         true, NULL},
+        {"data", TEXT, AT(data), 0, 0, NULL, "text file to learn, read by rank 0 (default: stories of our own)", true,
+         NULL},
         {"preset", WORD, AT(preset), 0, 0, "none", "sizes and schedule at once; flags after it may change parts", true,
          "none|tiny|gpt2-124M"},
         {"vocab", WORD, AT(vocab), 0, 0, "char", "char: the distinct bytes of the text; byte: all 256", false,
@@ -302,7 +302,8 @@ void options_print_help(void)
 	printf("ddp_gpt: train a small GPT on a text, gradients averaged over all ranks.\n\n"
 	       "  ddp_gpt [flags]                 alone\n"
 	       "  collrun -n 2 ddp_gpt [flags]    on two ranks\n"
-	       "  ddp_gpt sample --model FILE     text from a trained model\n\n");
+	       "  ddp_gpt sample --model FILE     text from a trained model\n"
+	       "  ddp_gpt --version               version and commit\n\n");
 	for (size_t i = 0; i < FLAG_COUNT; i++) {
 		const struct flag *f = &flags[i];
 

@@ -25,10 +25,24 @@ expect() {
 	fi
 }
 
+# full COMMAND...: what it prints does not fit on the disk
+full() { expect 1 "${1##*/}: cannot write standard output" bash -c '"$@" >/dev/full' bash "$@"; }
+
 : >"$dir/empty"
 head -c 4000 /dev/urandom >"$dir/garbage"
 printf 'a:many\n' >"$dir/hosts-word"
 printf 'COLL_SLOTS=3\nCOLL_SLOTS=many\n' >"$dir/settings"
+
+# ---- A full disk
+for program in collrun coll-info coll-plan coll-topo coll-trace allreduce_perf; do
+	full "$program" --help
+done
+[ -x "$build/examples/ddp_gpt" ] && full ddp_gpt --help
+full coll-info
+full coll-topo --json
+full allreduce_perf -b 8 -e 8 -n 1 -w 1
+full collrun -n 2 echo x
+full collrun -n 2 --dry-run true
 
 # ---- collrun
 expect 2 'collrun: no program given' collrun

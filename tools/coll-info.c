@@ -26,6 +26,7 @@
 #include "hang.h"
 #include "reduce/reduce.h"
 #include "tools/common/host.h"
+#include "tools/common/last_flush.h"
 #include "tools/common/ways_table.h"
 #include "topology/nic.h"
 #include "topology/rates.h"
@@ -277,6 +278,7 @@ static int read_options(int argc, char **argv, struct wanted *w)
 	                                        {0}};
 	int o, pid;
 
+	last_flush_check("coll-info");
 	while ((o = getopt_long(argc, argv, "", options, NULL)) != -1) {
 		w->brief |= o == 'b';
 		w->settings |= o == 's';

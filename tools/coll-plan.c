@@ -14,6 +14,7 @@
 
 #include "base/number.h"
 #include "tools/common/count.h"
+#include "tools/common/last_flush.h"
 #include "tools/common/print.h"
 #include "tools/layout_sweep.h"
 #include "tools/plan_layout.h"
@@ -163,6 +164,7 @@ static struct options parse(int argc, char **argv)
 {
 	struct options o = {.kind = -1, .root = -1, .threads = 2};
 
+	last_flush_check("coll-plan");
 	for (int i = 1; i < argc; i++) {
 		if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) {
 			fputs(usage, stdout);

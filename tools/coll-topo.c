@@ -15,6 +15,7 @@
 #include "base/text.h"
 #include "coll/coll.h"
 #include "tools/common/host.h"
+#include "tools/common/last_flush.h"
 #include "tools/common/nccl_xml.h"
 #include "tools/common/told.h"
 #include "topo_gpus.h"
@@ -142,6 +143,7 @@ static struct options read_options(int argc, char **argv)
 {
 	struct options o = {.hosts = 1};
 
+	last_flush_check("coll-topo");
 	for (int i = 1; i < argc; i++) {
 		if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) {
 			fputs(usage, stdout);
@@ -623,8 +625,6 @@ int main(int argc, char **argv)
 		print_ranks(&j);
 		status = 0;
 	}
-	if (fflush(stdout) == EOF)
-		status = 1;
 	coll_search_free(&j.search);
 	coll_gpu_paths_free(&j.gpus.paths);
 	free(j.graphs);

@@ -22,6 +22,7 @@
 #include "coll/coll.h"
 #include "dump.h"
 #include "inspect_client.h"
+#include "tools/common/last_flush.h"
 
 static const char usage[] = "usage: coll-trace [-o FILE] [--no-align] [--pid PID]... [DUMP]...\n"
                             "  -o, --output FILE  write the trace there (default: standard output)\n"
@@ -556,6 +557,7 @@ int main(int argc, char **argv)
 	bool aligned = true, ok = true;
 	int o, bad = 0, status = 1;
 
+	last_flush_check("coll-trace");
 	while (ok && (o = getopt_long(argc, argv, "o:", options, NULL)) != -1) {
 		if (o == 'h' || o == '?') {
 			fputs(usage, o == 'h' ? stdout : stderr);

@@ -3,11 +3,10 @@
  * and end all of them when one fails. Linux; needs nothing but ssh for other
  * hosts. See docs/design/bootstrap.md.
  */
-#include <errno.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "collrun.h"
+#include "tools/common/last_flush.h"
 
 int main(int argc, char **argv)
 {
@@ -17,12 +16,10 @@ int main(int argc, char **argv)
 	streams_hold();
 	if (argc == 2 && strcmp(argv[1], "--agent") == 0)
 		agent_run(0, 1);
+	last_flush_check("collrun");
 	status = options_parse(&o, argc, argv);
 	if (status < 0)
 		status = front_run(&o);
 	options_free(&o);
-	if (fflush(stdout) == 0)
-		return status;
-	fprintf(stderr, "collrun: cannot write standard output: %s\n", strerror(errno));
-	return status ? status : 1;
+	return status;
 }

@@ -217,9 +217,7 @@ static int apply(struct options *o, enum option_id id, const char *value)
 	case OPT_ROOT: o->root = value; return -1;
 	case OPT_DRY_RUN: o->dry_run = true; return -1;
 	case OPT_VERBOSE: o->verbose = true; return -1;
-	case OPT_VERSION:
-		printf("collrun %s\n", coll_version_text());
-		return 0;
+	case OPT_VERSION: printf("collrun %s\n", coll_version_text()); return 0;
 	case OPT_HELP: fputs(help, stdout); return 0;
 	}
 	return USAGE;

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "perf.h"
+#include "tools/common/last_flush.h"
 
 /* What the bytes behind an output, and the output itself, hold before a call. */
 enum { ALIGNMENT = 4096, GUARD_BYTES = 64, GUARD = 0xa5, STALE = 0xc3 };
@@ -572,8 +573,10 @@ int perf_main(const struct perf_collective *what, int argc, char **argv)
 	struct session s = {.what = what, .rank = -1};
 	struct perf_job job;
 	coll_status status;
-	int result = perf_args_parse(&s.args, what->program, argc, argv);
+	int result;
 
+	last_flush_check(what->program);
+	result = perf_args_parse(&s.args, what->program, argc, argv);
 	if (result)
 		return result - 1;
 	program_name = what->program;

@@ -9,6 +9,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -22,7 +23,7 @@ static const char *const level_names[] = {"error", "warn", "info", "debug"};
 int coll_log_level_from_name(const char *name)
 {
 	for (int i = 0; i < 4; i++)
-		if (strcmp(name, level_names[i]) == 0)
+		if (strcasecmp(name, level_names[i]) == 0)
 			return i;
 	return -1;
 }

@@ -68,6 +68,12 @@ TEST(log, an_id_goes_behind)
 	CHECK(strlen(h.line) < 1024 && strcmp(h.line + strlen(h.line) - 13, "x [COLL-5101]") == 0, "%s", h.line);
 }
 
+TEST(log, levels_are_named_in_any_case)
+{
+	CHECK(coll_log_level_from_name("info") == COLL_LOG_INFO && coll_log_level_from_name("INFO") == COLL_LOG_INFO);
+	CHECK(coll_log_level_from_name("Debug") == COLL_LOG_DEBUG && coll_log_level_from_name("infos") == -1);
+}
+
 /* Write two lines with stderr and the log in files; what each has then. */
 static void written(const char *log_path, char *log_text, char *err_text, size_t cap)
 {
