@@ -120,6 +120,17 @@ void rendezvous_tune(const struct coll_rendezvous_point *how, int fd);
 
 /* Send what is queued and wait until every child has hung up, until_ns at most. */
 bool rendezvous_drain(struct rendezvous *r, uint64_t until_ns);
+
+/* The table as it is sent; NULL: no memory. */
+unsigned char *pack_table(const struct coll_rendezvous_point *how, size_t *packed_bytes);
+/* A table that came, into how->all. False: it makes no sense. */
+bool unpack_table(const struct coll_rendezvous_point *how, const struct coll_wire_frame *f);
+
+static inline size_t table_bytes_max(const struct coll_rendezvous_point *how)
+{
+	return (size_t)how->size * (sizeof(uint32_t) + how->len_bytes);
+}
+
 size_t pack_failure(unsigned char *buf, size_t cap, coll_status status, int rank, const char *text);
 bool unpack_failure(const struct coll_wire_frame *f, coll_status *status, int *rank, char *text, size_t text_bytes);
 

@@ -356,9 +356,8 @@ static bool finish(struct member *m, const struct coll_wire_frame *f)
 {
 	const struct coll_rendezvous_point *how = m->rendezvous.how;
 
-	if (m->phase != IN_PLACE || f->len_bytes != (size_t)how->size * how->len_bytes)
+	if (m->phase != IN_PLACE || !unpack_table(how, f))
 		return false;
-	memcpy(how->all, f->body, f->len_bytes);
 	m->phase = DONE;
 	return true;
 }
@@ -392,7 +391,7 @@ static const char *stage_above(const struct member *m)
 
 static void serve_up(struct member *m)
 {
-	const size_t table = (size_t)m->rendezvous.how->size * m->rendezvous.how->len_bytes;
+	const size_t table = table_bytes_max(m->rendezvous.how);
 	const size_t most = table > 1024 ? table : 1024;
 	struct coll_wire_frame f;
 
@@ -570,8 +569,7 @@ static void pass_on(struct member *m)
 
 	coll_wire_close(&m->up);
 	st = how->complete ? how->complete(how->complete_arg) : COLL_OK;
-	rendezvous_send_all(&m->rendezvous, FRAME_TABLE, NULL, 0, how->all, (size_t)how->size * how->len_bytes);
-	if (rendezvous_deliver(&m->rendezvous))
+	if (rendezvous_give_table(&m->rendezvous))
 		m->rendezvous.status = st;
 }
 

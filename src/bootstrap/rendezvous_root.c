@@ -452,8 +452,7 @@ static void give_all(struct root *o)
 	const struct coll_rendezvous_point *how = &o->how;
 	const coll_status st = how->complete ? how->complete(how->complete_arg) : COLL_OK;
 
-	rendezvous_send_all(&o->rendezvous, FRAME_TABLE, NULL, 0, how->all, (size_t)how->size * how->len_bytes);
-	if (rendezvous_deliver(&o->rendezvous))
+	if (rendezvous_give_table(&o->rendezvous))
 		o->rendezvous.status = st;
 }
 

@@ -10,6 +10,7 @@
 #define COLL_BOOTSTRAP_RENDEZVOUS_STATE_H
 
 #include <poll.h>
+#include <stdlib.h>
 
 #include "bootstrap/rendezvous.h"
 #include "bootstrap/wire.h"
@@ -17,7 +18,7 @@
 enum {
 	FAN_OUT = 8,
 	PENDING_MAX = 128, /* connections that have not said who they are */
-	WIRE_VERSION = 3,  /* of the frames below */
+	WIRE_VERSION = 4,  /* of the frames below */
 	TEXT_BYTES = 600,  /* of messages passed between ranks */
 };
 
@@ -89,5 +90,23 @@ struct rendezvous {
 	void (*child_lost)(void *role, const struct child *k);
 	void *role;
 };
+
+/* Send the table to every child, and deliver it. */
+static inline bool rendezvous_give_table(struct rendezvous *r)
+{
+	unsigned char *packed = NULL;
+	size_t packed_bytes = 0;
+	bool delivered;
+
+	if (r->child_count > 0 && !(packed = pack_table(r->how, &packed_bytes))) {
+		rendezvous_fail(r, COLL_ERR_MEMORY, r->how->rank, "no memory for the table of the job");
+		return false;
+	}
+	rendezvous_send_all(r, FRAME_TABLE, NULL, 0, packed, packed_bytes);
+	delivered = rendezvous_deliver(r);
+	/* Nothing is sent behind it, which would borrow it still. */
+	free(packed);
+	return delivered;
+}
 
 #endif

@@ -50,21 +50,21 @@ struct coll_peer_info {
 	struct coll_peer_info_part ips; /* its addresses: base/ips.h */
 	/* What transports say of themselves, by position in their table; length 0: not available here. */
 	struct coll_peer_info_part transport[COLL_TRANSPORTS];
-	uint8_t bytes[COLL_PEER_INFO_BYTES];
 	/* Processors this process may run on, numbers modulo 256. */
 	uint64_t cpus[4];
-	uint64_t site;          /* of COLL_SITE, a hash; 0: none told */
-	uint32_t site_mbps;     /* of COLL_SITE_RATE; 0: unknown */
-	uint32_t device;        /* 1: it has one (coll_config.device) */
-	uint64_t process_space; /* `process` means the same where this is equal on a machine; 0: unknown */
-	uint64_t machine;       /* equal on processes that share cores: see coll_bootstrap_machine() */
+	uint64_t site;                       /* of COLL_SITE, a hash; 0: none told */
+	uint32_t site_mbps;                  /* of COLL_SITE_RATE; 0: unknown */
+	uint32_t device;                     /* 1: it has one (coll_config.device) */
+	uint64_t process_space;              /* `process` means the same where this is equal on a machine; 0: unknown */
+	uint64_t machine;                    /* equal on processes that share cores: see coll_bootstrap_machine() */
+	uint8_t bytes[COLL_PEER_INFO_BYTES]; /* last: zeros at the end do not travel */
 };
 
 #define COLL_PEER_INFO_MAGIC   0x434f4c4cu /* "COLL" */
-#define COLL_PEER_INFO_VERSION 12u
+#define COLL_PEER_INFO_VERSION 13u
 
 /* Ranks compare the version: a change of the layout, a new transport for example, needs a new one. */
-static_assert(COLL_PEER_INFO_VERSION == 12u && COLL_TRANSPORTS == 4, "raise COLL_PEER_INFO_VERSION");
+static_assert(COLL_PEER_INFO_VERSION == 13u && COLL_TRANSPORTS == 4, "raise COLL_PEER_INFO_VERSION");
 
 /* A part; length 0 if it is none, or came damaged. */
 static inline const uint8_t *coll_peer_info_part(const struct coll_peer_info *info, struct coll_peer_info_part part,
