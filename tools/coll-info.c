@@ -279,7 +279,7 @@ static int read_options(int argc, char **argv, struct wanted *w)
 	int o, pid;
 
 	last_flush_check("coll-info");
-	while ((o = getopt_long(argc, argv, "", options, NULL)) != -1) {
+	while ((o = getopt_long(argc, argv, "V", options, NULL)) != -1) {
 		w->brief |= o == 'b';
 		w->settings |= o == 's';
 		w->choices |= o == 'c';

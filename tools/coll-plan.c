@@ -170,7 +170,7 @@ static struct options parse(int argc, char **argv)
 			fputs(usage, stdout);
 			exit(0);
 		}
-		if (strcmp(argv[i], "--version") == 0) {
+		if (strcmp(argv[i], "--version") == 0 || strcmp(argv[i], "-V") == 0) {
 			printf("coll-plan %s\n", coll_version_text());
 			exit(0);
 		}

@@ -558,7 +558,7 @@ int main(int argc, char **argv)
 	int o, bad = 0, status = 1;
 
 	last_flush_check("coll-trace");
-	while (ok && (o = getopt_long(argc, argv, "o:", options, NULL)) != -1) {
+	while (ok && (o = getopt_long(argc, argv, "o:V", options, NULL)) != -1) {
 		if (o == 'h' || o == '?') {
 			fputs(usage, o == 'h' ? stdout : stderr);
 			dump_list_free(&list);

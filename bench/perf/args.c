@@ -65,7 +65,7 @@ static const char usage_text[] =
         "      --details              columns behind those of nccl-tests: min, p50, p99, algorithm\n"
         "  -J, --output_file FILE     write the results as JSON too\n"
         "  -g, --ngpus N              ranks of each process, in threads, with a device each (default 1)\n"
-        "  -t, --nthreads 1           accepted, as 0 is for -p, -z, -y, -G, -C, -S and -D of nccl-tests\n"
+        "  -t, --nthreads 1           accepted, as 0 is for -C -D -G -I -K -M -S -p -x -y -z of nccl-tests\n"
         "  -h, --help, --version      this text, or version and commit\n"
         "Start several ranks with collrun, mpirun, torchrun or srun.\n";
 
@@ -100,6 +100,10 @@ static const struct option long_flags[] = {
         {"report_cputime", 1, NULL, 'C'},
         {"report_timestamps", 1, NULL, 'S'},
         {"device_implementation", 1, NULL, 'D'},
+        {"per_iter_timing", 1, NULL, 'I'},
+        {"per_iter_skip", 1, NULL, 'K'},
+        {"memory", 1, NULL, 'M'},
+        {"cta_policy", 1, NULL, 'x'},
         {"details", 0, NULL, DETAILS},
         {"device", 1, NULL, DEVICE},
         {"help", 0, NULL, 'h'},
@@ -202,7 +206,11 @@ static const char *set(struct perf_args *a, int flag, const char *v)
 	case 'G':
 	case 'C':
 	case 'D':
-	case 'S': return parse_int(v, 0, 0, &one) ? NULL : "0: the other values of nccl-tests have no counterpart here";
+	case 'I':
+	case 'K':
+	case 'M':
+	case 'S':
+	case 'x': return parse_int(v, 0, 0, &one) ? NULL : "0: the other values of nccl-tests have no counterpart here";
 	case 't': return parse_int(v, 1, 1, &one) ? NULL : "1: one process is one rank, start more of them";
 	case 'J': a->json = v; return *v ? NULL : "a file name";
 	case CHECK_ALL: a->check_all = true; return NULL;
@@ -249,8 +257,8 @@ int perf_args_parse(struct perf_args *args, const char *program, int argc, char 
 	                           .average = 1,
 	                           .ranks = 1};
 	opterr = 0;
-	while ((flag = getopt_long(argc, argv, "+:b:e:i:f:d:o:r:n:w:m:N:c:T:a:u:R:g:t:J:p:z:y:G:C:S:D:h", long_flags,
-	                           NULL)) != -1) {
+	while ((flag = getopt_long(argc, argv, "+:b:e:i:f:d:o:r:n:w:m:N:c:T:a:u:R:g:t:J:p:z:y:x:G:C:D:I:K:M:S:h",
+	                           long_flags, NULL)) != -1) {
 		if (flag == 'h') {
 			printf(usage_text, program);
 			return 1 + 0;

@@ -14,7 +14,7 @@
 #include "base/hash.h"
 #include "base/number.h"
 
-enum row_kind { KIND_INT, KIND_SIZE, KIND_BOOL, KIND_TEXT };
+enum row_kind { KIND_INT, KIND_SIZE, KIND_BOOL, KIND_TEXT, KIND_WORD };
 enum { SCOPE_LOCAL = 0, SCOPE_AGREED = 1 };
 
 const struct coll_setting_row coll_setting_rows[COLL_SETTING_COUNT] = {
@@ -90,11 +90,18 @@ static bool parse_bool(const char *text, bool *value)
 	return false;
 }
 
+static void to_lower(char *text)
+{
+	for (; *text; text++)
+		*text = (char)tolower((unsigned char)*text);
+}
+
 static coll_status assign(struct coll_settings *s, int row, const char *text, const char *source,
                           struct coll_error_box *err)
 {
 	void *at = (char *)s + slots[row].offset;
-	static const char *const wants[] = {"a whole number", "a size such as 64K", "0 or 1", "a shorter text"};
+	static const char *const wants[] = {"a whole number", "a size such as 64K", "0 or 1", "a shorter text",
+	                                    "a shorter text"};
 	bool ok = strlen(text) < COLL_TEXT_MAX;
 
 	switch (slots[row].kind) {
@@ -102,6 +109,7 @@ static coll_status assign(struct coll_settings *s, int row, const char *text, co
 	case KIND_SIZE: ok = ok && coll_size_parse(text, at); break;
 	case KIND_BOOL: ok = ok && parse_bool(text, at); break;
 	case KIND_TEXT:
+	case KIND_WORD:
 		if (ok)
 			strcpy(at, text);
 		break;
@@ -110,6 +118,10 @@ static coll_status assign(struct coll_settings *s, int row, const char *text, co
 		return coll_error_set(err, COLL_ERR_CONFIG, "[COLL-1106] %s=%.80s (%s): expected %s",
 		                      coll_setting_rows[row].name, text, source, wants[slots[row].kind]);
 	strcpy(s->text[row], text);
+	if (slots[row].kind == KIND_WORD) {
+		to_lower(at);
+		to_lower(s->text[row]);
+	}
 	snprintf(s->source[row], sizeof(s->source[row]), "%s", source);
 	return COLL_OK;
 }
@@ -271,7 +283,8 @@ static void value_text(const struct coll_settings *s, int row, char text[COLL_TE
 	case KIND_INT: snprintf(text, COLL_TEXT_MAX, "%d", *(const int *)at); break;
 	case KIND_SIZE: snprintf(text, COLL_TEXT_MAX, "%zu", *(const size_t *)at); break;
 	case KIND_BOOL: snprintf(text, COLL_TEXT_MAX, "%d", *(const bool *)at); break;
-	case KIND_TEXT: snprintf(text, COLL_TEXT_MAX, "%s", (const char *)at); break;
+	case KIND_TEXT:
+	case KIND_WORD: snprintf(text, COLL_TEXT_MAX, "%s", (const char *)at); break;
 	}
 }
 

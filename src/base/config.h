@@ -20,6 +20,7 @@ enum { COLL_TEXT_MAX = 256 };
 #define COLL_MEMBER_SIZE(m) size_t m;
 #define COLL_MEMBER_BOOL(m) bool m;
 #define COLL_MEMBER_TEXT(m) char m[COLL_TEXT_MAX];
+#define COLL_MEMBER_WORD(m) char m[COLL_TEXT_MAX]; /* of words, whose case does not matter: kept in lower case */
 
 enum coll_setting_id {
 #define ROW(kind, scope, member, name, def, help) COLL_SETTING_##member,

@@ -67,7 +67,7 @@ TEST(config, a_file_as_people_write_them)
 	memset(comment, 'x', sizeof(comment) - 1);
 	comment[sizeof(comment) - 1] = 0;
 	snprintf(text, sizeof(text),
-	         "# %s COLL_SLOTS=1000\n\n   \r\n  COLL_DEBUG = info  \r\n\tCOLL_SLOTS\t=\t4\nCOLL_ALGO=\n", comment);
+	         "# %s COLL_SLOTS=1000\n\n   \r\n  COLL_DEBUG = Info  \r\n\tCOLL_SLOTS\t=\t4\nCOLL_ALGO=\n", comment);
 	CHECK(load(text, NULL) == COLL_OK, "%s", box.message);
 	CHECK(strcmp(settings.debug, "info") == 0, "'%s'", settings.debug);
 	CHECK(settings.slots == 4, "%d", settings.slots);

@@ -253,7 +253,7 @@ def main():
                     report.case(f"{program}, 2 ranks, {kind}", judge(build, folder, program, 2, 1, flags))
         report.case("scan_perf, 3 ranks, all", judge(build, folder, "scan_perf", 3, 1, "-b 64K -e 64K -d all -o all".split()))
         report.case("all_to_allv_perf, 5 ranks", judge(build, folder, "all_to_allv_perf", 5, 1, sizes + ["-d", "int8"]))
-        report.case("the defaults of nccl-tests", judge(build, folder, "allreduce_perf", 2, 1, sizes + "-p 0 -z 0 -y 0 -G 0 -C 0 -S 0 -t 1".split()))
+        report.case("the defaults of nccl-tests", judge(build, folder, "allreduce_perf", 2, 1, sizes + "-C 0 -D 0 -G 0 -I 0 -K 0 -M 0 -S 0 -p 0 -x 0 -y 0 -z 0 -t 1".split()))
         report.case("sizes of 0", judge(build, folder, "allreduce_perf", 2, 1, "-b 0 -e 64 -f 4".split()))
         for program in ("allreduce_perf", "sendrecv_perf"):
             report.case(f"{program}, 2 ranks, --details", judge(build, folder, program, 2, 1, sizes, details=True))
