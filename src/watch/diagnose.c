@@ -148,7 +148,8 @@ static coll_status inquire_broken(struct coll_comm *comm, const struct coll_wait
 	if (!comm->ctx->control)
 		return coll_wait_fail(comm, w, p, p->fault, where->peer, cause);
 	st = coll_comm_heed_alarm(comm, w, p);
-	if (st != COLL_OK)
+	/* A death that has come in the last moment settles first. */
+	if (st != COLL_OK || comm->death_ns)
 		return st;
 	end = coll_comm_link_end(comm, where->peer);
 	stir(comm, p, where->peer, end);

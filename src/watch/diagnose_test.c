@@ -73,6 +73,16 @@ TEST(diagnose, a_note_comes_before_the_end_of_a_link)
 	CHECK(fake_watch.culprit == -1, "not the end of the link");
 }
 
+TEST(diagnose, a_death_settles_before_the_end_of_a_link_is_the_cause)
+{
+	setup(COLL_ERR_PEER_DEAD);
+	fake_core.link_end[PEER] = COLL_LINK_BROKEN;
+	comm->death_ns = 1;
+	CHECK(verdict_ms() == -1);
+	comm->death_ns = 0;
+	CHECK(verdict_ms() == 1200);
+}
+
 TEST(diagnose, a_link_that_was_closed_is_a_rank_that_left)
 {
 	setup(COLL_ERR_PEER_DEAD);
