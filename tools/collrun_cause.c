@@ -11,7 +11,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
+#include "base/hash.h"
 #include "collrun.h"
+
+#define SAME_NS ((uint64_t)1000000000) /* what several ranks find at the same time */
 
 enum weight { NOTHING, TOLD, FOLLOWS, PRINTED, LOGGED };
 enum { ID_BYTES = 11, LINE_BYTES = 1200 };
@@ -33,7 +37,7 @@ void cause_clear(struct cause *c)
 {
 	memset(c->erred, 0, (size_t)c->rank_count * sizeof(*c->erred));
 	c->weight = NOTHING;
-	c->id_count = c->repeated = 0;
+	c->shown_count = c->repeated = 0;
 }
 
 /* The last id of a line: NULL if it has none. */
@@ -62,23 +66,38 @@ static char *skip_speaker(char *line, bool *logged)
 	return sscanf(line, "rank %*d of %*d: %n", &end) == 0 && end > 0 ? line + end : line;
 }
 
-/* The death of a rank is something that each of the others sees for itself. */
-static bool repeats(struct cause *c, int rank, const char *id, enum weight weight)
+/* Of a text without the number of the rank that speaks. */
+static uint64_t hash_without(int rank, const char *text)
 {
-	const int number = atoi(id + 6);
+	char own[24], left[LINE_BYTES];
+	const size_t own_bytes = (size_t)snprintf(own, sizeof(own), "rank %d", rank);
+	size_t n = 0;
+
+	while (*text) {
+		const bool found = strncmp(text, own, own_bytes) == 0 && !isdigit((unsigned char)text[own_bytes]);
+
+		left[n++] = found ? '#' : *text;
+		text += found ? own_bytes : 1;
+	}
+	return coll_hash_bytes(0, left, n);
+}
+
+/* The death of a rank is something that each of the others sees for itself. */
+static bool repeats(struct cause *c, int rank, const char *text, enum weight weight)
+{
+	struct cause_shown now = {.rank = rank, .at_ns = coll_clock_ns()};
 
 	if (weight != LOGGED)
 		return false;
-	for (int i = 0; i < c->id_count; i++) {
-		if (c->shown[i].id == number) {
-			c->repeated += c->shown[i].rank != rank;
-			return c->shown[i].rank != rank;
-		}
+	now.text = coll_hash_bytes(0, text, strlen(text));
+	now.without_rank = hash_without(rank, text);
+	for (unsigned i = 0; i < CAUSE_SHOWN_MAX && i < c->shown_count; i++) {
+		const struct cause_shown *s = &c->shown[i];
+
+		if ((s->text == now.text || s->without_rank == now.without_rank) && now.at_ns - s->at_ns < SAME_NS)
+			return s->rank != rank;
 	}
-	if (c->id_count < CAUSE_IDS_MAX) {
-		c->shown[c->id_count].id = number;
-		c->shown[c->id_count++].rank = rank;
-	}
+	c->shown[c->shown_count++ % CAUSE_SHOWN_MAX] = now;
 	return false;
 }
 
@@ -98,7 +117,7 @@ bool cause_look(struct cause *c, int rank, const char *data, size_t len_bytes)
 	         : strncmp(id, "[COLL-21", 8) == 0 ? FOLLOWS
 	         : logged                          ? LOGGED
 	                                           : PRINTED;
-	again = repeats(c, rank, id, weight);
+	again = repeats(c, rank, text, weight);
 	if ((int)weight <= c->weight)
 		return again;
 	c->weight = (int)weight;

@@ -6,8 +6,15 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
-enum { CAUSE_IDS_MAX = 32 };
+enum { CAUSE_SHOWN_MAX = 32 };
+
+struct cause_shown {
+	uint64_t text, without_rank; /* hashes: of the whole text, and without the number of its rank */
+	uint64_t at_ns;
+	int rank;
+};
 
 struct cause {
 	int rank_count;
@@ -15,19 +22,17 @@ struct cause {
 	int weight;  /* of the text; 0: none yet */
 	int rank;    /* whose text it is */
 	char text[700];
-	int id_count; /* errors of the log that were shown, and who logged them first */
-	struct {
-		int id, rank;
-	} shown[CAUSE_IDS_MAX];
-	int repeated; /* lines that were not shown again */
+	unsigned shown_count;
+	struct cause_shown shown[CAUSE_SHOWN_MAX]; /* the latest errors of the log that were shown; a ring */
+	int repeated;                              /* lines left out since that was said */
 };
 
 void cause_init(struct cause *c, int rank_count);
 void cause_free(struct cause *c);
 /* Nothing was said yet. */
 void cause_clear(struct cause *c);
-/* A line of a rank's standard error, with or without its end. True if it need not be shown: the library logs an error
- * that another rank has logged. Several may find the same one at the same time. */
+/* A line of a rank's standard error, with or without its end. True if it need not be shown: the library logs the same
+ * text, but for the number of the rank, that another rank logged within the last second. */
 bool cause_look(struct cause *c, int rank, const char *line, size_t len_bytes);
 
 #endif

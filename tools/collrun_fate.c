@@ -199,17 +199,28 @@ static bool library_says(const struct front *f)
 	return f->fate.weight == EXITED_AFTER_ERROR && output_cause(f->out)->weight > 0;
 }
 
+/* Lines that are left out are counted, whatever becomes of the job. */
+static void say_repeated(struct front *f)
+{
+	struct cause *c = output_cause(f->out);
+
+	if (c->repeated > 0)
+		output_say(f->out,
+		           "not shown: %d line%s with an error that another rank logged just before (see --verbose)",
+		           c->repeated, c->repeated > 1 ? "s" : "");
+	c->repeated = 0;
+}
+
 static void say_cause(struct front *f, const char *before)
 {
 	const struct cause *c = output_cause(f->out);
-	char lost[480] = "", more[40] = "";
+	char lost[480] = "";
 
 	if (f->fate.lost)
 		link_tell_why(f, f->fate.lost, lost, sizeof(lost));
-	if (c->repeated > 0)
-		snprintf(more, sizeof(more), ", and %d more", c->repeated);
+	say_repeated(f);
 	if (library_says(f))
-		output_say(f->out, "the cause: %s (rank %d on host %s%s)", c->text, c->rank, host_of(f, c->rank), more);
+		output_say(f->out, "the cause: %s (rank %d on host %s)", c->text, c->rank, host_of(f, c->rank));
 	else
 		output_say(f->out, "%s%s%s", before, lost, f->fate.text);
 	f->fate.told = true;
@@ -224,6 +235,7 @@ static void tell(struct front *f)
 
 void fate_last_line(struct front *f)
 {
+	say_repeated(f);
 	if (f->fate.rank < 0 || (f->fate.weight == FROM_OUTSIDE && !*f->fate.text))
 		return;
 	if (!f->fate.told)

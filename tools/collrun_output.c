@@ -113,6 +113,8 @@ static void emit(struct output *out, int rank, int stream, struct line *l, const
 			buffer_add(q, prefix, (size_t)snprintf(prefix, sizeof(prefix), "[%d] ", rank));
 		buffer_add(q, l->text.data + l->text.at, buffer_size(&l->text));
 		out->line_count++;
+	} else if (l->file < 0) {
+		out->cause.repeated++;
 	}
 	buffer_drop(&l->text, buffer_size(&l->text));
 }
