@@ -9,7 +9,7 @@
  *   agent     one per host, started by fork here or by ssh elsewhere: starts and
  *             guards the ranks of its host (collrun_agent.c, collrun_ranks.c)
  *
- * Both use collrun_signals.c and collrun_streams.c.
+ * Both use collrun_limit.c, collrun_signals.c and collrun_streams.c.
  * Front and agents talk in frames over pipes (collrun_wire.c). An agent whose
  * input ends kills its ranks: that is what makes killing collrun safe.
  */
@@ -142,6 +142,13 @@ int signals_take(void);
 void signals_give_back(void);
 /* To all ranks; what is not, and is no SIGCHLD, ends the job. */
 bool signal_is_handed_on(int number);
+
+/* ---- The limit of open descriptors (collrun_limit.c) -------------------- */
+
+/* To the hard one. Idempotent. */
+void limit_raise(void);
+/* In a child before exec. */
+void limit_give_back(void);
 
 /* ---- Our descriptors 0 to 2 (collrun_streams.c) ------------------------ */
 

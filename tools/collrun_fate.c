@@ -134,15 +134,30 @@ void fate_host_lost(struct front *f, struct link *l)
 
 /* ---- From outside -------------------------------------------------------- */
 
+/* The text has been told. */
+static void from_outside(struct front *f, int status, const char *text)
+{
+	f->outside = true;
+	if (f->fate.rank >= 0)
+		return;
+	f->fate = (struct fate){.rank = 0, .weight = FROM_OUTSIDE, .told = true, .status = status};
+	f->fate.told_at = output_lines(f->out);
+	snprintf(f->fate.text, sizeof(f->fate.text), "%s", text);
+}
+
+void fate_not_begun(struct front *f, const char *why)
+{
+	output_say(f->out, "%s", why);
+	from_outside(f, 1, why);
+	f->stage = GIVEN_UP;
+	for (int i = 0; i < f->o->host_count; i++)
+		link_close(&f->links[i], 0, "the job was not begun");
+}
+
 /* Hosts where nothing runs yet are not waited for. */
 static void end_all(struct front *f, int status, int signal, uint64_t for_ns, const char *text)
 {
-	if (f->fate.rank < 0) {
-		f->fate = (struct fate){.rank = 0, .weight = FROM_OUTSIDE, .told = true, .status = status};
-		f->fate.told_at = output_lines(f->out);
-		snprintf(f->fate.text, sizeof(f->fate.text), "%s", text);
-	}
-	f->outside = true;
+	from_outside(f, status, text);
 	f->drain_ns = coll_clock_ns() + DRAIN_NS;
 	fate_signal_ranks(f, signal);
 	for (int i = 0; i < f->o->host_count; i++) {

@@ -274,6 +274,33 @@ static void what_a_remote_shell_says_is_shown(void)
 	expect("-H one:1 --ssh $D/says true", 1, "collrun: host one: Welcome");
 }
 
+/* The limit is met by the tenth of ten hosts: those before have said hello, and get no job. */
+static void one_agent_cannot_be_started(void)
+{
+	struct ran r = run("-n 1 --no-prefix sh -c 'ulimit -n 36; exec $C --root 127.0.0.1 --ssh $D/ssh "
+	                   "-H a:1,b:1,c:1,d:1,e:1,f:1,g:1,h:1,i:1,j:1 echo ran'");
+
+	CHECK(r.status == 1 && !strstr(r.out, "ran"), "status %d %s %s", r.status, r.out, r.err);
+	CHECK(strstr(r.err, "collrun: cannot start the agent of host ") && !strstr(r.err, "lost host"), "%s", r.err);
+	forget(&r);
+	expect("-n 1 sh -c 'ulimit -n 34; exec $C -H a:1,b:1,c:1,d:1,e:1,f:1,g:1,h:1,i:1,j:1 echo ran'", 1,
+	       "collrun: 10 hosts need more open files than the limit of 34");
+	/* The soft limit is raised for ourselves, not for what we start. */
+	r = run("-n 1 --no-prefix sh -c 'ulimit -Sn 24; exec $C --root 127.0.0.1 --ssh $D/ssh "
+	        "-H a:1,b:1,c:1,d:1,e:1,f:1,g:1,h:1,i:1,j:1 sh -c \"ulimit -Sn\"'");
+	CHECK(r.status == 0 && count_lines(r.out, "24\n") == 10, "status %d %s %s", r.status, r.out, r.err);
+	forget(&r);
+}
+
+/* What a remote shell has left behind holds its pipes: ours are closed. */
+static void nothing_is_left_open_from_run_to_run(void)
+{
+	struct ran r = run("-n 1 sh -c 'ulimit -n 24; exec $C --restart 20 -H one:1 --ssh $D/holds true'");
+
+	CHECK(count_lines(r.err, "starting the job anew") == 20 && !strstr(r.err, "cannot start"), "%s", r.err);
+	forget(&r);
+}
+
 /* ---- Output and input ------------------------------------------------------ */
 
 static void prefixes_come_with_a_second_writer(void)
@@ -331,6 +358,7 @@ int main(int argc, char **argv)
 	        0755);
 	write_file("refuses", "#!/bin/sh\necho 'Permission denied' >&2\nexit 255\n", 0755);
 	write_file("leaves", "#!/bin/sh\nsleep 30 &\nexit 3\n", 0755);
+	write_file("holds", "#!/bin/sh\nsleep 3 &\nexit 3\n", 0755);
 	write_file("says", "#!/bin/sh\necho Welcome\n", 0755);
 	write_file("traps", traps, 0644);
 	PLAIN_RUN(signals_go_to_all_ranks);
@@ -342,6 +370,8 @@ int main(int argc, char **argv)
 	PLAIN_RUN(the_job_starts_anew);
 	PLAIN_RUN(the_last_line_names_the_cause);
 	PLAIN_RUN(what_a_remote_shell_says_is_shown);
+	PLAIN_RUN(one_agent_cannot_be_started);
+	PLAIN_RUN(nothing_is_left_open_from_run_to_run);
 	PLAIN_RUN(prefixes_come_with_a_second_writer);
 	PLAIN_RUN(output_that_cannot_be_written);
 	PLAIN_RUN(input_is_left_alone);

@@ -166,15 +166,17 @@ static void close_input(struct front *f)
 /* As the terminal asked. The time until SIGCONT counts for --timeout alone. */
 static void stop_here(struct front *f)
 {
+	uint64_t *const times[] = {&f->hello_ns, &f->stage_ends_ns, &f->lookup.until_ns, &f->drain_ns, &f->fate.at_ns};
 	const uint64_t since = coll_clock_ns();
 	uint64_t stood;
 
 	raise(SIGSTOP);
 	stood = coll_clock_ns() - since;
-	if (f->hello_ns != NEVER)
-		f->hello_ns += stood;
-	if (f->stage_ends_ns != NEVER)
-		f->stage_ends_ns += stood;
+	for (size_t i = 0; i < sizeof(times) / sizeof(times[0]); i++)
+		if (*times[i] != NEVER)
+			*times[i] += stood;
+	for (int i = 0; i < f->o->host_count; i++)
+		f->links[i].end_ns += stood;
 }
 
 static void serve_signals(struct front *f)
@@ -357,14 +359,10 @@ static void begin(struct front *f)
 static int run_job(struct front *f)
 {
 	begin(f);
-	if (start_choose_meeting(f) && start_agents(f)) {
-		run(f);
-		return f->fate.rank >= 0 ? f->fate.status : 0;
-	}
-	f->outside = true; /* it has been told; those that were started end */
-	f->stage = GIVEN_UP;
+	if (start_choose_meeting(f))
+		start_agents(f);
 	run(f);
-	return 1;
+	return f->fate.rank >= 0 ? f->fate.status : 0;
 }
 
 /* From run to run the key, the processes and the meeting are new. */
@@ -383,8 +381,15 @@ static int run_jobs(struct front *f)
 int front_run(struct options *o)
 {
 	struct front f = {.o = o, .deadline_ns = NEVER, .drain_ns = NEVER, .lookup = {.fd = -1, .until_ns = NEVER}};
+	const int polls = o->host_count * POLLS_LINK + POLLS_OWN;
 	int status = 1;
 
+	limit_raise();
+	if (sysconf(_SC_OPEN_MAX) < polls) { /* poll() would refuse them */
+		fprintf(stderr, "collrun: %d hosts need more open files than the limit of %ld (ulimit -Hn)\n",
+		        o->host_count, sysconf(_SC_OPEN_MAX));
+		return 1;
+	}
 	f.signals = signals_take();
 	f.out = output_open(o);
 	if (!f.out)
@@ -393,7 +398,7 @@ int front_run(struct options *o)
 	f.links = must(calloc((size_t)o->host_count, sizeof(*f.links)));
 	f.link_of = must(calloc((size_t)o->size, sizeof(*f.link_of)));
 	f.ended = must(calloc((size_t)o->size, sizeof(*f.ended)));
-	f.polls = must(calloc((size_t)(o->host_count * POLLS_LINK + POLLS_OWN), sizeof(*f.polls)));
+	f.polls = must(calloc((size_t)polls, sizeof(*f.polls)));
 	if (o->timeout_s > 0)
 		f.deadline_ns = coll_clock_ns() + (uint64_t)(o->timeout_s * 1e9);
 	status = run_jobs(&f);

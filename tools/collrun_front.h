@@ -15,7 +15,7 @@ enum stage { RUNNING, ENDING, TERMINATED, KILLED, GIVEN_UP };
 
 enum link_state {
 	LINK_OPEN,
-	LINK_ENDING, /* the channel is closed, which is the order to kill everything; its process has not ended */
+	LINK_ENDING, /* the channel is closed, which is the order to kill everything; its process may run still */
 	LINK_GONE
 };
 
@@ -88,10 +88,10 @@ struct front {
 
 /* ---- How a job begins (collrun_start.c) -------------------------------- */
 
-/* Start one agent per host. False when even that fails (it says why). */
-bool start_agents(struct front *f);
-/* A new key, and where the ranks will meet, as far as it can be known before the agents have said hello. False: it
- * has said why. */
+/* Start one agent per host. When even that fails, the job is not begun. */
+void start_agents(struct front *f);
+/* A new key, and where the ranks will meet, as far as it can be known before the agents have said hello. False: the
+ * job is not begun. */
 bool start_choose_meeting(struct front *f);
 /* Give their job to the agents that can have it by now. */
 void start_send_jobs(struct front *f);
@@ -121,6 +121,8 @@ void link_tell_why(const struct front *f, const struct link *l, char *text, size
 
 /* ---- The fate of the job (collrun_fate.c) ------------------------------- */
 
+/* An agent could not be started, and so nothing is: those that were end, and get no job. It says why. */
+void fate_not_begun(struct front *f, const char *why);
 void fate_rank_exited(struct front *f, int rank, int32_t wait_status);
 void fate_rank_not_run(struct front *f, int rank, const char *why, int len_bytes);
 /* The host of a link is lost with the ranks there that have not ended. */

@@ -70,6 +70,7 @@ bool link_start(const struct front *f, struct link *l, struct host *h)
 	     (h->local || pipe2(p.error, O_CLOEXEC) == 0);
 	l->pid = ok ? fork() : -1;
 	if (l->pid == 0) {
+		limit_give_back();
 		dup2(p.to[0], 0);
 		dup2(p.from[1], 1);
 		if (h->local)
@@ -163,8 +164,8 @@ void link_close(struct link *l, uint64_t for_ns, const char *why)
 	if (l->state != LINK_OPEN)
 		return;
 	channel_close(&l->ch);
-	l->state = l->pid > 0 ? LINK_ENDING : LINK_GONE;
-	l->end_ns = coll_clock_ns() + for_ns;
+	l->state = LINK_ENDING;
+	l->end_ns = coll_clock_ns() + (l->pid > 0 ? for_ns : 0);
 	snprintf(l->why, sizeof(l->why), "%s", why);
 }
 

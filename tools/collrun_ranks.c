@@ -13,7 +13,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
-#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -109,20 +108,6 @@ static void set_environment(const struct rank *r, const struct job *j)
 	setenv("COLLRUN_JOB", "1", 1);
 }
 
-static void raise_limit(bool up)
-{
-	static struct rlimit before;
-	struct rlimit now;
-
-	if (up && getrlimit(RLIMIT_NOFILE, &before) == 0) {
-		now = before;
-		now.rlim_cur = now.rlim_max;
-		setrlimit(RLIMIT_NOFILE, &now);
-	} else if (!up) {
-		setrlimit(RLIMIT_NOFILE, &before);
-	}
-}
-
 struct pipes {
 	int in[2], out[2], err[2];
 	int trouble[2]; /* closed by exec; else an errno comes through */
@@ -137,7 +122,7 @@ static _Noreturn void child(const struct rank *r, const struct job *j, const str
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	if (getppid() != agent)
 		_exit(127);
-	raise_limit(false);
+	limit_give_back();
 	if (cpus)
 		sched_setaffinity(0, sizeof(*cpus), cpus);
 	if (dup2(p->in[0], 0) >= 0 && dup2(p->out[1], 1) >= 0 && dup2(p->err[1], 2) >= 0) {
@@ -202,14 +187,11 @@ enum rank_become rank_became(struct rank *r, const struct job *j, char *why, siz
 bool rank_start(struct rank *r, const struct job *j, char *why, size_t why_bytes)
 {
 	const pid_t agent = getpid();
-	static bool raised;
 	struct pipes p;
 	cpu_set_t cpus;
 	bool ok;
 
-	if (!raised)
-		raise_limit(true);
-	raised = true;
+	limit_raise();
 	if (j->bind != COLL_BIND_NONE && !coll_topology_place(j->bind, r->local_rank, j->count, &cpus, why, why_bytes))
 		return false;
 	ok = make_pipes(&p, r->rank == 0);

@@ -166,9 +166,11 @@ static void choose_root(struct front *f)
 bool start_choose_meeting(struct front *f)
 {
 	uint64_t key[2], name;
+	char why[160];
 
 	if (!coll_random(key, sizeof(key)) || !coll_random(&name, sizeof(name))) {
-		fprintf(stderr, "collrun: no random bytes for the key of the job: getrandom: %s\n", strerror(errno));
+		snprintf(why, sizeof(why), "no random bytes for the key of the job: getrandom: %s", strerror(errno));
+		fate_not_begun(f, why);
 		return false;
 	}
 	snprintf(f->key, sizeof(f->key), "%016llx%016llx", (unsigned long long)key[0], (unsigned long long)key[1]);
@@ -232,17 +234,20 @@ void start_send_jobs(struct front *f)
 			send_job(f, &f->links[i]);
 }
 
-bool start_agents(struct front *f)
+void start_agents(struct front *f)
 {
+	char why[400];
+
 	for (int i = 0; i < f->o->host_count; i++) {
 		struct host *h = &f->o->hosts[i];
 
 		for (int k = 0; k < h->rank_count; k++)
 			f->link_of[h->ranks[k]] = i;
 		if (!link_start(f, &f->links[i], h)) {
-			fprintf(stderr, "collrun: cannot start the agent of host %s: %s\n", h->name, strerror(errno));
-			return false;
+			snprintf(why, sizeof(why), "cannot start the agent of host %.255s: %s", h->name,
+			         strerror(errno));
+			fate_not_begun(f, why);
+			return;
 		}
 	}
-	return true;
 }
