@@ -147,7 +147,7 @@ void coll_mapper_look(struct coll_mapped *d)
 bool coll_mapper_stop(struct coll_mapped *d)
 {
 	struct mapped_mapper *m = &d->mapper;
-	const uint64_t until = coll_clock_ns() + 2 * COLL_DELAY_NS(DEVICE_DRAIN);
+	const uint64_t until = coll_clock_ns() + COLL_DELAY_NS(DEVICE_DRAIN) * 2;
 	int busy;
 
 	if (!m->made)
