@@ -45,8 +45,8 @@ static void consume(struct stream *s, size_t n)
 	memmove(s->held, s->held + n, s->len);
 }
 
-/* Whole frames go on, those of the type with one byte flipped. */
-static bool go_on(struct stream *s, uint32_t type, size_t place)
+/* Whole frames go on, those of the types, a bit for each, with one byte flipped. */
+static bool go_on(struct stream *s, uint32_t types, size_t place)
 {
 	const size_t shake = s->len < s->handshake ? s->len : s->handshake;
 	uint32_t head[2];
@@ -62,7 +62,7 @@ static bool go_on(struct stream *s, uint32_t type, size_t place)
 		whole = HEAD + head[1];
 		if (s->len < whole)
 			return whole <= HOLDS;
-		if (head[0] == type && place < whole)
+		if (head[0] < 32 && (types >> head[0] & 1) && place < whole)
 			s->held[place] ^= 0x20;
 		if (!pass(s->to, s->held, whole))
 			return false;
@@ -71,7 +71,7 @@ static bool go_on(struct stream *s, uint32_t type, size_t place)
 	return true;
 }
 
-static _Noreturn void relay_one(int client, int server, uint32_t type, size_t place)
+static _Noreturn void relay_one(int client, int server, uint32_t types, size_t place)
 {
 	static struct stream s[2];
 
@@ -89,7 +89,7 @@ static _Noreturn void relay_one(int client, int server, uint32_t type, size_t pl
 			n = recv(s[i].from, s[i].held + s[i].len, HOLDS - s[i].len, 0);
 			if (n > 0)
 				s[i].len += (size_t)n;
-			if (n > 0 && go_on(&s[i], type, place))
+			if (n > 0 && go_on(&s[i], types, place))
 				continue;
 			shutdown(s[i].to, SHUT_WR);
 			s[i].from = -1;
@@ -100,7 +100,7 @@ static _Noreturn void relay_one(int client, int server, uint32_t type, size_t pl
 }
 
 /* A process for each connection; those that find nobody behind it are closed, and come again. */
-static _Noreturn void relay(int listener, const struct coll_address *to, uint32_t type, size_t place)
+static _Noreturn void relay(int listener, const struct coll_address *to, uint32_t types, size_t place)
 {
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	signal(SIGCHLD, SIG_IGN);
@@ -111,7 +111,7 @@ static _Noreturn void relay(int listener, const struct coll_address *to, uint32_
 
 		if (connect(server, (const struct sockaddr *)&to->at, to->len) == 0 && fork() == 0) {
 			prctl(PR_SET_PDEATHSIG, SIGKILL);
-			relay_one(client, server, type, place);
+			relay_one(client, server, types, place);
 		}
 		close(client);
 		close(server);
@@ -119,7 +119,7 @@ static _Noreturn void relay(int listener, const struct coll_address *to, uint32_
 }
 
 /* Where the relay listens. */
-static pid_t start_relay(const struct coll_address *to, uint32_t type, size_t place, uint16_t *port)
+static pid_t start_relay(const struct coll_address *to, uint32_t types, size_t place, uint16_t *port)
 {
 	const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0); /* the library's own do not outlive a fork */
 	struct coll_address a = {.len = sizeof(a.at)};
@@ -131,7 +131,7 @@ static pid_t start_relay(const struct coll_address *to, uint32_t type, size_t pl
 	*port = coll_address_port(&a);
 	pid = fork();
 	if (pid == 0)
-		relay(fd, to, type, place);
+		relay(fd, to, types, place);
 	close(fd);
 	return pid;
 }
@@ -187,7 +187,7 @@ static void job_with(const struct kind *k, size_t place)
 	over_tcp(&j);
 	j.settings.create_timeout_ms = k->absent ? 1600 : 20000;
 	coll_address_numeric(&to, "127.0.0.1", j.id.root_port);
-	pid = start_relay(&to, k->type, place, &port);
+	pid = start_relay(&to, 1u << k->type, place, &port);
 	j.arg = &port;
 	start_all_but(&j, k->absent ? k->ranks - 1 : -1);
 	job_wait(&j);
@@ -208,19 +208,43 @@ TEST(altered, a_frame_of_each_kind_is_refused_by_name)
 		job_with(&kinds[i], kinds[i].type == FRAME_STAY ? 0 : HEAD);
 }
 
-/* The relay works: without it the refusals above would mean nothing. */
-TEST(altered, a_relay_that_alters_nothing_is_no_harm)
+/* The table and the answer that it was altered: rank 0 has sent all it has when that comes. */
+TEST(altered, a_report_while_the_table_is_delivered_is_refused_by_name)
 {
-	const struct kind none = {.ranks = 11};
 	struct coll_address to;
 	uint16_t port;
 	struct job j;
 	pid_t pid;
 
-	job_init(&j, none.ranks, gather_over_the_relay);
+	job_init(&j, 2, gather_over_the_relay);
+	over_tcp(&j);
+	j.settings.create_timeout_ms = 20000;
+	coll_address_numeric(&to, "127.0.0.1", j.id.root_port);
+	pid = start_relay(&to, 1u << FRAME_TABLE | 1u << FRAME_FAILED, HEAD, &port);
+	j.arg = &port;
+	start_all_but(&j, -1);
+	job_wait(&j);
+	CHECK(j.result[0].status == COLL_ERR_CORRUPT && j.result[0].culprit == 1, "%d %s", j.result[0].status,
+	      j.result[0].message);
+	CHECK(strstr(j.result[0].message, "from rank 1 at 127.0.0.1:") &&
+	              strstr(j.result[0].message, "(reports of the ranks below)"),
+	      "%s", j.result[0].message);
+	end_relay(pid);
+	job_free(&j);
+}
+
+/* The relay works: without it the refusals above would mean nothing. */
+TEST(altered, a_relay_that_alters_nothing_is_no_harm)
+{
+	struct coll_address to;
+	uint16_t port;
+	struct job j;
+	pid_t pid;
+
+	job_init(&j, 11, gather_over_the_relay);
 	over_tcp(&j);
 	coll_address_numeric(&to, "127.0.0.1", j.id.root_port);
-	pid = start_relay(&to, none.type, 0, &port);
+	pid = start_relay(&to, 0, 0, &port);
 	j.arg = &port;
 	start_all_but(&j, -1);
 	job_wait(&j);
@@ -280,7 +304,7 @@ static void flip(uint32_t type, bool down, int place)
 	coll_address_numeric(&door, "127.0.0.1", 0);
 	e.listener = coll_listen_tcp(&door, 0, &port);
 	coll_address_set_port(&door, port);
-	pid = start_relay(&door, type, places[place], &relay_port);
+	pid = start_relay(&door, 1u << type, places[place], &relay_port);
 	coll_address_numeric(&at, "127.0.0.1", relay_port);
 	if (meet(&e, &at)) {
 		CHECK(coll_wire_send(from, type + 100, "before", 6, NULL, 0));

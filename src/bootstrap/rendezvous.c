@@ -96,6 +96,8 @@ void rendezvous_altered(struct rendezvous *r, const struct coll_wire *w, int ran
 
 	coll_wire_from(w, at);
 	snprintf(other, sizeof(other), rank < 0 ? "a process" : "rank %d", rank);
+	if (r->status == COLL_OK) /* while the table is delivered, too */
+		r->status = COLL_AGAIN;
 	rendezvous_fail(r, COLL_ERR_CORRUPT, rank,
 	                "[COLL-4206] a message from %s at %s to %s was altered on its way (%s), or these processes "
 	                "have different versions of this library",

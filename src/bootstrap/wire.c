@@ -172,7 +172,9 @@ void coll_wire_from(const struct coll_wire *w, char text[80])
 {
 	struct coll_address a = {.len = sizeof(a.at)};
 
-	if (w->fd >= 0 && getpeername(w->fd, (struct sockaddr *)&a.at, &a.len) == 0)
+	if (w->from[0])
+		memcpy(text, w->from, sizeof(w->from));
+	else if (w->fd >= 0 && getpeername(w->fd, (struct sockaddr *)&a.at, &a.len) == 0)
 		coll_address_text(&a, text, 80);
 }
 
@@ -217,6 +219,7 @@ static void open_wire(struct coll_wire *w)
 	w->receives = seals(w, !w->server);
 	w->state = COLL_WIRE_OPEN;
 	w->proved = true;
+	coll_wire_from(w, w->from);
 	w->in_max = READ_CHUNK;
 }
 

@@ -52,6 +52,7 @@ struct coll_wire {
 	size_t out_len, out_cap, out_at;
 	const unsigned char *tail; /* borrowed bytes that follow out */
 	size_t tail_len;
+	char from[80];  /* the other end; "" before OPEN: a connection that was reset has none */
 	char cause[96]; /* why CLOSED */
 	bool stranger;  /* because another job, program or user answers there */
 	bool unreached; /* because its host cannot be reached any more */
