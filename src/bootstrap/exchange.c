@@ -54,30 +54,37 @@ static void candidate_ports(const struct coll_identity *id, uint16_t first, uint
 		m->ports[m->port_count++] = (uint16_t)(low + coll_rng_below(&rng, count));
 }
 
-/* The address that was named if it is numeric and ours, else those that COLL_INTERFACE chooses. A name often leads to
- * loopback on the host that has it. */
-static bool listen_named(const char *host, uint16_t port, struct coll_rendezvous_point *m)
+/* Addresses that COLL_INTERFACE chooses, and those of the name that are ours: the others look for rank 0 there. */
+static coll_status root_addresses(const char *host, const struct coll_rendezvous_point *m, struct coll_ips *at,
+                                  struct coll_error_box *err)
 {
 	struct coll_places found = {0};
+	char why[200];
+
+	if (m->settings->interface[0])
+		coll_resolve(host, 0, coll_clock_ns() + COLL_DELAY_NS(ROOT_TRY), &found, why, sizeof(why));
+	return coll_rendezvous_addresses(m->settings, &found, at, err);
+}
+
+/* The address that was named if it is numeric and ours, else these. */
+static bool listen_named(const char *host, uint16_t port, const struct coll_ips *at, struct coll_rendezvous_point *m)
+{
 	struct coll_address a;
 	uint16_t real;
-	char why[200];
 
 	if (coll_address_numeric(&a, host, port)) {
 		if (coll_rendezvous_add(&m->listeners, coll_listen_tcp(&a, port, &real)))
 			return true;
 		if (errno != EADDRNOTAVAIL)
 			return false;
-	} else if (m->settings->interface[0]) {
-		coll_resolve(host, port, coll_clock_ns() + COLL_DELAY_NS(ROOT_TRY), &found, why, sizeof(why));
 	}
-	return coll_rendezvous_listen(&m->listeners, m->settings, &found, port, port, &real);
+	return coll_rendezvous_listen(&m->listeners, at, port, port, &real);
 }
 
-/* Whether a process that has the key answers at a place of this host. */
-static bool own_job_at(const struct coll_address *a, const uint64_t key[2])
+/* Whether a process that has the key answers at one of several places of this host, which share the time. */
+static bool own_job_at(const struct coll_address *a, unsigned places, const uint64_t key[2])
 {
-	const uint64_t until = coll_clock_ns() + COLL_DELAY_NS(PORT_OWNER);
+	const uint64_t until = coll_clock_ns() + COLL_DELAY_NS(PORT_OWNER) / places;
 	struct coll_wire w = {.fd = -1};
 	int refusals = 0;
 	bool yes = false;
@@ -103,29 +110,37 @@ static bool own_job_at(const struct coll_address *a, const uint64_t key[2])
 	return yes;
 }
 
-static bool own_job_at_port(const char *host, uint16_t port, const uint64_t key[2])
+static bool own_job_at_port(const char *host, uint16_t port, const struct coll_ips *at, const uint64_t key[2])
 {
 	struct coll_address a;
+	bool yes = false;
 
+	for (unsigned i = 0; i < at->count && !yes; i++) {
+		a.len = coll_ip_to(&at->at[i], port, &a.at);
+		yes = own_job_at(&a, at->count, key);
+	}
+	if (at->count > 0)
+		return yes;
 	if (!coll_address_numeric(&a, host, port))
 		coll_address_numeric(&a, "127.0.0.1", port);
-	return own_job_at(&a, key);
+	return own_job_at(&a, 1, key);
 }
 
 /* The first port that can be had. Where others will be tried, a taken one may be
  * held by a second process of this job that claims rank 0: the ranks would be torn
  * between the two. */
-static bool open_one(const struct coll_identity *id, struct coll_rendezvous_point *m, bool *twice)
+static bool open_one(const struct coll_identity *id, const struct coll_ips *at, struct coll_rendezvous_point *m,
+                     bool *twice)
 {
 	*twice = false;
 	for (int i = 0; i < m->port_count; i++) {
-		if (listen_named(id->root_host, m->ports[i], m)) {
+		if (listen_named(id->root_host, m->ports[i], at, m)) {
 			snprintf(m->root_text, sizeof(m->root_text), "%s:%u", id->root_host, m->ports[i]);
 			return true;
 		}
 		if (errno != EADDRINUSE)
 			return false;
-		if (m->port_count > 1 && own_job_at_port(id->root_host, m->ports[i], m->key)) {
+		if (m->port_count > 1 && own_job_at_port(id->root_host, m->ports[i], at, m->key)) {
 			*twice = true;
 			errno = EADDRINUSE;
 			return false;
@@ -157,10 +172,19 @@ static coll_status cannot_listen(const struct coll_identity *id, const struct co
 static coll_status open_tcp(const struct coll_identity *id, struct coll_rendezvous_point *m, struct coll_error_box *err)
 {
 	const uint64_t give_up = coll_clock_ns() + COLL_DELAY_NS(BIND);
+	struct coll_ips at;
+	const coll_status st = root_addresses(id->root_host, m, &at, err);
 	bool twice;
 
+	if (st == COLL_AGAIN)
+		return coll_error_set(
+		        err, COLL_ERR_CONFIG,
+		        "[COLL-4202] rank 0 cannot listen at %s:%u: COLL_INTERFACE=%s leaves no address of this host",
+		        id->root_host, m->ports[0], m->settings->interface);
+	if (st != COLL_OK)
+		return st;
 	for (;;) {
-		if (open_one(id, m, &twice))
+		if (open_one(id, &at, m, &twice))
 			return COLL_OK;
 		if (errno != EADDRINUSE || coll_clock_ns() > give_up || coll_interrupt_here(false))
 			break;
@@ -179,7 +203,7 @@ static bool open_named(const struct coll_meeting_words *w, struct coll_rendezvou
 		coll_meeting_named(w, i, &a);
 		if (coll_rendezvous_add(&m->listeners, coll_listen_unix_at(&a)))
 			return true;
-		*twice = errno == EADDRINUSE && own_job_at(&a, m->key);
+		*twice = errno == EADDRINUSE && own_job_at(&a, COLL_MEETING_NAMES, m->key);
 	}
 	return false;
 }
@@ -269,9 +293,10 @@ static coll_status prepare_meeting(const struct coll_identity *id, struct coll_r
 	if (!m->keyed && coll_user_of(geteuid()) != COLL_USER_OWN)
 		return coll_error_set(
 		        err, COLL_ERR_CONFIG,
-		        "[COLL-1119] the user of this process has no number in its user namespace, so that "
-		        "others look the same, and the job has no secret: set one COLL_JOB_KEY or "
-		        "COLL_KEY_FILE on all ranks, or map the user (unshare --map-current-user)");
+		        "[COLL-1119] the user of this process, %u, may have no number in its user namespace, so that "
+		        "others look the same, and the job has no secret: set one COLL_JOB_KEY on all ranks, or map "
+		        "the user (unshare --map-current-user)",
+		        (unsigned)geteuid());
 	return id->rank == 0 ? open_meeting(&w, m, files, err) : COLL_OK;
 }
 
@@ -299,12 +324,12 @@ static coll_status prepare_again(struct coll_rendezvous_point *m, bool root, str
 		id.root_port = coll_address_port(&m->root.place[i]);
 	candidate_ports(&id, first, last, m);
 	for (int i = 0; st == COLL_OK && root && i < m->port_count && m->listeners.count == 0; i++) {
-		const bool final = i == m->port_count - 1;
-
-		st = coll_id_listen(m->settings, m->key, m->ports[i], m->ports[i], &m->listeners, &real,
-		                    final ? err : NULL);
-		if (st != COLL_OK && errno == EADDRINUSE && !final)
+		st = coll_id_listen(m->settings, m->key, m->ports[i], m->ports[i], &m->listeners, &real, err);
+		if (st != COLL_OK && errno == EADDRINUSE && i < m->port_count - 1) {
+			if (err)
+				coll_error_clear(err);
 			st = COLL_OK;
+		}
 	}
 	return st;
 }

@@ -6,6 +6,7 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <ifaddrs.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
 #include <time.h>
@@ -16,6 +17,7 @@
 #include "bootstrap/address.h"
 #include "bootstrap/exchange.h"
 #include "bootstrap/host_id.h"
+#include "bootstrap/id.h"
 #include "bootstrap/job_test.h"
 #include "bootstrap/rendezvous_state.h"
 #include "tests/plain.h"
@@ -172,6 +174,82 @@ TEST(exchange, rank_zero_twice)
 {
 	two_processes_of_rank_zero(over_unix);
 	two_processes_of_rank_zero(over_derived_ports);
+}
+
+/* The first address of this host that others can reach; interface "": there is none. */
+static struct coll_ip outer_address(void)
+{
+	struct coll_ip ip = {.interface = ""};
+	struct coll_ips ips;
+	struct ifaddrs *all;
+
+	if (getifaddrs(&all) != 0)
+		return ip;
+	coll_ips_read(&ips, all, "");
+	freeifaddrs(all);
+	for (unsigned i = 0; i < ips.count && !ip.interface[0]; i++)
+		if (!ips.at[i].loopback)
+			ip = ips.at[i];
+	return ip;
+}
+
+/* The root's address is that of a router which hands on to this host. */
+static void over_an_interface(struct job *j)
+{
+	over_derived_ports(j);
+	snprintf(j->id.root_host, sizeof(j->id.root_host), "192.0.2.1");
+	snprintf(j->settings.interface, sizeof(j->settings.interface), "%s", outer_address().interface);
+}
+
+TEST(exchange, rank_zero_twice_at_an_interface)
+{
+	if (!outer_address().interface[0])
+		SKIP("no address but loopback here");
+	two_processes_of_rank_zero(over_an_interface);
+}
+
+/* The others look for rank 0 where its name leads, whatever interface is chosen. */
+TEST(exchange, rank_zero_listens_where_its_name_leads)
+{
+	const struct coll_ip outer = outer_address();
+	struct coll_places found = {0};
+	struct coll_settings s;
+	struct coll_address a;
+	struct coll_ips at;
+	int there = 0;
+
+	if (!outer.interface[0])
+		SKIP("no address but loopback here");
+	coll_settings_load(&s, NULL, NULL, NULL);
+	snprintf(s.interface, sizeof(s.interface), "lo");
+	a.len = coll_ip_to(&outer, 0, &a.at);
+	coll_places_add(&found, &a);
+	coll_address_numeric(&a, "192.0.2.1", 0); /* nobody's */
+	coll_places_add(&found, &a);
+	CHECK(coll_rendezvous_addresses(&s, &found, &at, NULL) == COLL_OK);
+	for (unsigned i = 0; i < at.count; i++) {
+		there += coll_ip_same(&at.at[i], &outer);
+		CHECK(at.at[i].loopback || coll_ip_same(&at.at[i], &outer));
+	}
+	CHECK(there == 1);
+}
+
+TEST(exchange, an_interface_that_is_not_there_is_refused)
+{
+	struct coll_settings s;
+	struct coll_error_box err;
+	coll_unique_id id;
+	struct coll_ips at;
+
+	coll_settings_load(&s, NULL, NULL, NULL);
+	coll_error_clear(&err);
+	snprintf(s.interface, sizeof(s.interface), "nonesuch");
+	CHECK(coll_bootstrap_unique_id(&s, &id, &err) == COLL_ERR_CONFIG);
+	CHECK(strstr(err.message, "COLL_INTERFACE=nonesuch: this host has no such interface") != NULL, "%s",
+	      err.message);
+	snprintf(s.interface, sizeof(s.interface), "^lo");
+	if (!outer_address().interface[0])
+		CHECK(coll_rendezvous_addresses(&s, NULL, &at, NULL) == COLL_AGAIN);
 }
 
 static coll_status gather_with_other_size(struct job *j, int rank, struct coll_error_box *err)

@@ -71,17 +71,25 @@ coll_status coll_id_listen(const struct coll_settings *settings, const uint64_t 
                            struct coll_rendezvous_listeners *l, uint16_t *port, struct coll_error_box *err)
 {
 	struct coll_address a;
+	struct coll_ips at;
 	char name[40];
 	bool here;
+	int why;
+	/* AGAIN: no rank of another host can come, and those of this one need no address. */
+	const coll_status st = coll_rendezvous_addresses(settings, NULL, &at, err);
 
 	*l = (struct coll_rendezvous_listeners){.count = 0};
+	if (st != COLL_OK && st != COLL_AGAIN)
+		return st;
 	unix_name(key, name, sizeof(name));
 	here = coll_rendezvous_add(l, coll_listen_unix(name, &a)) || errno == EADDRINUSE;
-	if (here && coll_rendezvous_listen(l, settings, NULL, first, last, port))
+	if (here && (st == COLL_AGAIN || coll_rendezvous_listen(l, &at, first, last, port)))
 		return COLL_OK;
-	coll_error_set(err, COLL_ERR_SYSTEM, "cannot listen for the other ranks: %s%s%s", coll_errno_text(errno).text,
+	why = errno;
+	coll_error_set(err, COLL_ERR_SYSTEM, "cannot listen for the other ranks: %s%s%s", coll_errno_text(why).text,
 	               first ? ", COLL_PORT_RANGE=" : "", settings->port_range);
 	coll_rendezvous_unlisten(l);
+	errno = why;
 	return COLL_ERR_SYSTEM;
 }
 

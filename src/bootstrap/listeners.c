@@ -3,8 +3,10 @@
  */
 #include "bootstrap/listeners.h"
 
+#include <errno.h>
 #include <ifaddrs.h>
 
+#include "base/errno_text.h"
 #include "base/fork.h"
 #include "base/ips.h"
 
@@ -24,27 +26,54 @@ void coll_rendezvous_unlisten(struct coll_rendezvous_listeners *l)
 	l->count = 0;
 }
 
-static void add_loopback(struct coll_ips *to, const struct coll_places *p)
+static bool is_in(const struct coll_ips *l, const struct coll_ip *ip)
 {
-	for (int i = 0; p && i < p->count && to->count < COLL_IPS_MAX; i++)
-		if (coll_address_is_loopback(&p->place[i]) &&
-		    coll_ip_from(&to->at[to->count], (const struct sockaddr *)&p->place[i].at))
-			to->count++;
+	for (unsigned i = 0; i < l->count; i++)
+		if (coll_ip_same(&l->at[i], ip))
+			return true;
+	return false;
 }
 
-bool coll_rendezvous_listen(struct coll_rendezvous_listeners *l, const struct coll_settings *settings,
-                            const struct coll_places *besides, uint16_t first, uint16_t last, uint16_t *port)
+static void add_own(struct coll_ips *to, const struct coll_ips *own, const struct coll_places *p)
 {
-	struct coll_ips at = {.count = 0};
-	struct coll_listen_how how = {.at = &at, .first = first, .last = last, .backlog = BACKLOG};
-	struct coll_listeners tcp;
-	struct ifaddrs *all;
+	struct coll_ip ip;
 
-	if (settings->interface[0] && getifaddrs(&all) == 0) {
-		coll_ips_read(&at, all, settings->interface);
-		add_loopback(&at, besides);
-		freeifaddrs(all);
-	}
+	for (int i = 0; p && i < p->count && to->count < COLL_IPS_MAX; i++)
+		if (coll_ip_from(&ip, (const struct sockaddr *)&p->place[i].at) && (ip.loopback || is_in(own, &ip)) &&
+		    !is_in(to, &ip))
+			to->at[to->count++] = ip;
+}
+
+coll_status coll_rendezvous_addresses(const struct coll_settings *settings, const struct coll_places *besides,
+                                      struct coll_ips *at, struct coll_error_box *err)
+{
+	struct ifaddrs *all;
+	struct coll_ips own;
+	char why[240];
+	bool fits;
+
+	at->count = 0;
+	if (!settings->interface[0])
+		return COLL_OK;
+	if (getifaddrs(&all) != 0)
+		return coll_error_set(err, COLL_ERR_SYSTEM, "cannot read the network interfaces: getifaddrs: %s",
+		                      coll_errno_text(errno).text);
+	fits = coll_ips_check(all, settings->interface, why, sizeof(why));
+	coll_ips_read(at, all, settings->interface);
+	coll_ips_read(&own, all, "");
+	freeifaddrs(all);
+	if (!fits)
+		return coll_error_set(err, COLL_ERR_CONFIG, "[COLL-1106] %s", why);
+	add_own(at, &own, besides);
+	return at->count > 0 ? COLL_OK : COLL_AGAIN;
+}
+
+bool coll_rendezvous_listen(struct coll_rendezvous_listeners *l, const struct coll_ips *at, uint16_t first,
+                            uint16_t last, uint16_t *port)
+{
+	const struct coll_listen_how how = {.at = at, .first = first, .last = last, .backlog = BACKLOG};
+	struct coll_listeners tcp;
+
 	if (!coll_listeners_open(&tcp, &how))
 		return false;
 	for (int i = 0; i < tcp.count; i++)

@@ -19,9 +19,13 @@ struct coll_rendezvous_listeners {
 bool coll_rendezvous_add(struct coll_rendezvous_listeners *l, int fd);
 void coll_rendezvous_unlisten(struct coll_rendezvous_listeners *l);
 
-/* TCP at a port of first..last, 0, 0: any: at the addresses of COLL_INTERFACE, and besides (NULL: none) at loopback
- * ones; at all of this host where it chooses none. False: errno says why. */
-bool coll_rendezvous_listen(struct coll_rendezvous_listeners *l, const struct coll_settings *settings,
-                            const struct coll_places *besides, uint16_t first, uint16_t last, uint16_t *port);
+/* Where ranks come to over TCP: the addresses of COLL_INTERFACE, and those of besides (NULL: none) that this host has;
+ * none where nothing is chosen. AGAIN: COLL_INTERFACE leaves none. */
+coll_status coll_rendezvous_addresses(const struct coll_settings *settings, const struct coll_places *besides,
+                                      struct coll_ips *at, struct coll_error_box *err);
+/* TCP at a port of first..last, 0, 0: any, at these addresses, at all of this host where they are none. False: errno
+ * says why. */
+bool coll_rendezvous_listen(struct coll_rendezvous_listeners *l, const struct coll_ips *at, uint16_t first,
+                            uint16_t last, uint16_t *port);
 
 #endif

@@ -69,6 +69,7 @@ static void listen_for_children(struct member *m)
 {
 	const struct coll_rendezvous_point *how = m->rendezvous.how;
 	struct coll_places local = {0};
+	struct coll_ips at;
 	uint16_t first, last;
 
 	if (how->size - !how->hosted <= FAN_OUT)
@@ -77,7 +78,8 @@ static void listen_for_children(struct member *m)
 		coll_rendezvous_add(&m->own, coll_listen_unix(NULL, &m->name));
 	else if (coll_port_range(how->settings, &first, &last, NULL) == COLL_OK) {
 		coll_places_local(how->settings, true, &local);
-		coll_rendezvous_listen(&m->own, how->settings, &local, first, last, &m->port);
+		if (coll_rendezvous_addresses(how->settings, &local, &at, NULL) == COLL_OK)
+			coll_rendezvous_listen(&m->own, &at, first, last, &m->port);
 	}
 	m->rendezvous.listeners = m->own;
 }
