@@ -141,6 +141,11 @@ static coll_status check_owner(const char *what, int fd, struct coll_error_box *
 		return coll_error_set(err, COLL_ERR_CONFIG, "[COLL-1120] %s: %s", what, coll_errno_text(errno).text);
 	if (!S_ISREG(s.st_mode))
 		return coll_error_set(err, COLL_ERR_CONFIG, "[COLL-1120] %s: is no regular file", what);
+	if (coll_user_of(s.st_uid) == COLL_USER_UNKNOWN)
+		return coll_error_set(err, COLL_ERR_CONFIG,
+		                      "[COLL-1120] %s: belongs to user %u, which may be any user without a number in "
+		                      "this user namespace: set COLL_JOB_KEY instead, or map the user",
+		                      what, (unsigned)s.st_uid);
 	if (coll_user_of(s.st_uid) != COLL_USER_OWN && s.st_uid != 0)
 		return coll_error_set(err, COLL_ERR_CONFIG,
 		                      "[COLL-1120] %s: belongs to user %u, expected user %u or root: chown it", what,
