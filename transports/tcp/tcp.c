@@ -79,7 +79,8 @@ static void set_buffers(void *arg, int fd)
 static coll_status open_listeners(struct tcp_inst *in)
 {
 	const char *range = in->env.setting(in->env.ctx, "COLL_PORT_RANGE");
-	const bool chosen = in->env.setting(in->env.ctx, "COLL_INTERFACE")[0] || in->env.one_host || in->env.sole;
+	const bool named = in->env.setting(in->env.ctx, "COLL_INTERFACE")[0];
+	const bool chosen = named || in->env.one_host || in->env.sole;
 	/* Processes of one host start at different places of the range. */
 	struct coll_listen_how how = {
 	        .start = (unsigned)getpid(), .backlog = BACKLOG, .prepare = set_buffers, .arg = in};
@@ -92,6 +93,9 @@ static coll_status open_listeners(struct tcp_inst *in)
 	coll_tcp_address_ips(&in->address, &ips);
 	if (chosen)
 		how.at = &ips;
+	if (named && ips.count > COLL_LISTENERS_MAX)
+		tcp_log(in, COLL_LOG_WARN, "[COLL-6110] tcp: more than %d addresses: ranks listen at all of this host",
+		        COLL_LISTENERS_MAX);
 	if (!coll_listeners_open(&in->listeners, &how)) {
 		coll_errno_keep("listen");
 		tcp_log(in, COLL_LOG_ERROR, "[COLL-6104] tcp: no port to listen on%s%s: %s",
