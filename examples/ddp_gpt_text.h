@@ -9,8 +9,8 @@
 
 /*
  * Read path (or, for NULL, the stories that stories.py made when this was built:
- * beside the program, where it was built, or where it was installed). 0 and memory to free(), or -1 with the reason in why; an empty
- * file is an error.
+ * beside the program, where it was built, or where it was installed). 0 and memory to free(), or -1 with the reason in
+ * why; an empty file is an error.
  */
 int text_read(const char *path, uint8_t **text, size_t *len_bytes, char *why, size_t why_bytes);
 

@@ -522,10 +522,9 @@ typedef struct coll_message_info {
  * this rank itself such a call is COLL_ERR_ARGUMENT if it would have to wait. */
 COLL_API coll_status coll_send_tag(const void *buf, size_t count, coll_dtype type, int peer, int tag, coll_comm *comm,
                                    coll_stream *stream);
-/* Receive, and wait. source may be COLL_ANY_SOURCE, tag may be COLL_ANY_TAG, info may be NULL. From COLL_NO_PEER: *info has
- * that source, COLL_ANY_TAG and count 0.
- * Not inside a group. From any source: when a member has died, one receive, or those that wait then, end with
- * COLL_ERR_PEER_DEAD, and later ones serve the living. */
+/* Receive, and wait. source may be COLL_ANY_SOURCE, tag may be COLL_ANY_TAG, info may be NULL. From COLL_NO_PEER: *info
+ * has that source, COLL_ANY_TAG and count 0. Not inside a group. From any source: when a member has died, one receive,
+ * or those that wait then, end with COLL_ERR_PEER_DEAD, and later ones serve the living. */
 COLL_API coll_status coll_recv_tag(void *buf, size_t max_count, coll_dtype type, int source, int tag, coll_comm *comm,
                                    coll_message_info *info);
 /* Post a receive and return at once, also inside a group. The library owns buf until *req has
