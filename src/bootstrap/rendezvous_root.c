@@ -280,11 +280,12 @@ static void note_reported(struct root *o, int rank)
  * own deadline. If the deadline was the failure, there are none to wait for. */
 static void say_why(struct root *o)
 {
-	const uint64_t until = coll_clock_ns() + coll_interrupt_farewell_ns(COLL_DELAY_NS(RENDEZVOUS_LATE));
+	uint64_t until = coll_clock_ns() + coll_interrupt_farewell_ns(COLL_DELAY_NS(RENDEZVOUS_LATE));
 
+	if (until > o->how.deadline_ns)
+		until = o->how.deadline_ns;
 	rendezvous_send_failure(&o->rendezvous);
-	while ((o->here < o->how.size || o->attached < o->how.size) && coll_clock_ns() < until &&
-	       coll_clock_ns() < o->how.deadline_ns)
+	while ((o->here < o->how.size || o->attached < o->how.size) && coll_clock_ns() < until)
 		rendezvous_step(&o->rendezvous, NULL, until);
 	rendezvous_drain(&o->rendezvous,
 	                 coll_clock_ns() + coll_interrupt_farewell_ns(COLL_DELAY_NS(RENDEZVOUS_FAREWELL)));
