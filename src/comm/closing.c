@@ -312,6 +312,10 @@ static coll_status look_for_owed(void *arg, bool last, bool *moved)
 	if (atomic_load_explicit(&comm->aborted, memory_order_relaxed) || is_late(comm->ctx, owed->begun_ns))
 		return COLL_OK;
 	*moved = coll_context_progress(comm->ctx) > 0;
+	/* Another member may die meanwhile. */
+	coll_comm_attend(comm, "comm_destroy");
+	if (comm->ended)
+		return COLL_OK;
 	coll_record_publish(&comm->record, &mine);
 	for (int r = 0; r < comm->size; r++)
 		if (may_owe(comm, r) && !coll_rank_is_through(comm, &mine, r))

@@ -7,10 +7,12 @@
 #include <signal.h>
 #include <sys/wait.h>
 
+#include "base/clock.h"
 #include "meeting.h"
 #include "plain.h"
+#include "starved.h"
 
-enum { RANKS = 4, VICTIM = 1, REQUESTS = 12, LARGE = 1 << 18, GROUP_TAG = 5 };
+enum { RANKS = 4, VICTIM = 1, SECOND = 3, REQUESTS = 12, LARGE = 1 << 18, GROUP_TAG = 5, PROMISED_MS = 2000 };
 
 struct shared {
 	struct meeting meeting;
@@ -290,6 +292,31 @@ static void aborted(coll_comm *comm)
 	     coll_last_error(comm)->message);
 }
 
+/* Another dies while the rest is in destroy, where they stay for those who may still want their messages. */
+static void second(coll_comm *comm)
+{
+	const int rank = coll_comm_rank(comm);
+	const uint64_t since_ns = coll_clock_ns();
+	int x = 0;
+
+	if (rank == VICTIM)
+		die();
+	names_victim(comm, coll_recv_tag(&x, 1, COLL_I32, VICTIM, 1, comm, NULL), "a message of the dead");
+	if (rank == SECOND) {
+		for (int r = 0; r < RANKS; r += 2)
+			MUST(coll_recv(&x, 1, COLL_I32, r, comm, NULL) == COLL_OK, "a message of %d", r);
+		usleep(100000);
+		die();
+	}
+	MUST(coll_send(&rank, 1, COLL_I32, SECOND, comm, NULL) == COLL_OK, "to the second");
+	MUST(coll_comm_destroy(&comm) == COLL_OK, "destroy");
+	if (coll_clock_ns() - since_ns < PROMISED_MS * UINT64_C(1000000) + starved_ns())
+		_exit(0);
+	snprintf(shared->text[rank], sizeof(shared->text[0]), "destroy: %.3f s",
+	         (double)(coll_clock_ns() - since_ns) * 1e-9);
+	_exit(7);
+}
+
 struct plan {
 	void (*act)(coll_comm *comm);
 };
@@ -321,7 +348,7 @@ static void run(void (*act)(coll_comm *comm))
 		int status = 0;
 
 		waitpid(pids[r], &status, 0);
-		if (r != VICTIM)
+		if (r != VICTIM && !(act == second && r == SECOND))
 			CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0, "rank %d: %x %s", r, (unsigned)status,
 			      shared->text[r]);
 	}
@@ -345,6 +372,11 @@ TEST(survivors, test_under_way)
 TEST(survivors, test_aborted)
 {
 	run(aborted);
+}
+
+TEST(survivors, test_second)
+{
+	run(second);
 }
 
 PROGRAM(survivors, "shm|tcp|mixed")
