@@ -292,15 +292,9 @@ static bool may_owe(struct coll_comm *comm, int rank)
 	        (tags && tags->fabric.peers && tags->fabric.peers[rank]));
 }
 
-struct owed {
-	struct coll_comm *comm;
-	uint64_t begun_ns;
-};
-
 static coll_status look_for_owed(void *arg, bool last, bool *moved)
 {
-	const struct owed *owed = arg;
-	struct coll_comm *comm = owed->comm;
+	struct coll_comm *comm = arg;
 	const struct coll_record mine = {.comm = comm->id,
 	                                 .kind = COLL_RECORD_DESTROY,
 	                                 .sequence = comm->sequence,
@@ -309,12 +303,9 @@ static coll_status look_for_owed(void *arg, bool last, bool *moved)
 
 	if (last)
 		return COLL_AGAIN;
-	if (atomic_load_explicit(&comm->aborted, memory_order_relaxed) || is_late(comm->ctx, owed->begun_ns))
-		return COLL_OK;
 	*moved = coll_context_progress(comm->ctx) > 0;
-	/* Another member may die meanwhile. */
-	coll_comm_attend(comm, "comm_destroy");
-	if (comm->ended)
+	coll_comm_attend(comm, "comm_destroy"); /* another member may die meanwhile */
+	if (comm->ended || is_late(comm->ctx, comm->end->begun_ns))
 		return COLL_OK;
 	coll_record_publish(&comm->record, &mine);
 	for (int r = 0; r < comm->size; r++)
@@ -323,27 +314,21 @@ static coll_status look_for_owed(void *arg, bool last, bool *moved)
 	return COLL_OK;
 }
 
-static void interrupt_owed(void *arg)
-{
-	const struct owed *owed = arg;
-
-	coll_comm_abort(owed->comm, COLL_INTERRUPTED);
-}
-
 /* A member has died, so there is no last barrier. But the process may end next, and others may be on their way to the
  * messages that it has sent them: it stays until they are here, too, for as long as it would wait in the barrier. */
 static void stay_for_messages(struct coll_comm *comm)
 {
-	struct owed owed = {comm, coll_clock_ns()};
+	const uint64_t now = coll_clock_ns();
 	struct coll_wait_loop loop = {.ctxs = &comm->ctx,
 	                              .n = 1,
 	                              .look = look_for_owed,
-	                              .interrupt = interrupt_owed,
-	                              .arg = &owed,
+	                              .interrupt = interrupt_one,
+	                              .arg = comm,
 	                              .nap_ms = COLL_DELAY_DESTROY_LOOK_MS,
 	                              .no_spin = true,
-	                              .until_ns = owed.begun_ns + COLL_DELAY_NS(DESTROY)};
+	                              .until_ns = now + COLL_DELAY_NS(DESTROY)};
 
+	comm->end->begun_ns = now;
 	if (coll_comm_dead(comm) && !comm->ended && atomic_load_explicit(&comm->ctx->users, memory_order_relaxed) == 1)
 		coll_wait_loop_run(&loop);
 }
