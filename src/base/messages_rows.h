@@ -36,7 +36,7 @@ MESSAGE(1116, COLL_OK, "The device that was asked for does not exist or cannot b
 MESSAGE(1117, COLL_OK, "This build of the library cannot use devices.", "Build it where clang or nvcc is installed; see devices.md.")
 MESSAGE(1118, COLL_OK, "The driver refuses the operations by which streams wait for the host.", "Under WSL 2 and on some virtual GPUs there are none: leave COLL_DEVICE unset there.")
 MESSAGE(1119, COLL_OK, "Ranks that may be on several hosts, or whose user may have no number in its user namespace, have no secret by which they know each other, so that others could join the job.", "Put one key on every host, as the text says, or set COLL_INSECURE=1 between hosts where nobody else can connect; see security.md.")
-MESSAGE(1120, COLL_OK, "A file or descriptor with the secret of the job cannot be used.", "The text names it and the reason: the file belongs to this user or root, has mode 600, and 16 to 4096 bytes.")
+MESSAGE(1120, COLL_OK, "A file or descriptor with the secret of the job cannot be used.", "The text names it and the reason: the file belongs to this user or root, has mode 600 (root's: up to 640), and 16 to 4096 bytes. In a pod of Kubernetes: defaultMode 0400 and fsGroup.")
 MESSAGE(1201, COLL_OK, "Buffers overlap, but not as one of the in-place forms.", "Pass the same pointer twice for an in-place call; otherwise pass disjoint buffers.")
 MESSAGE(1202, COLL_OK, "coll_config was not initialised, or asks for something that a later version has.", "Start with coll_config cfg = COLL_CONFIG_INIT; and leave members that the loaded library lacks at zero.")
 MESSAGE(1203, COLL_OK, "A buffer is memory of a kind that the call does not serve, such as memory of a device.", "Pass host memory: copy the data there first.")

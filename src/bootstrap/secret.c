@@ -132,10 +132,12 @@ static coll_status check_length(const char *what, ssize_t n, struct coll_error_b
 
 /* ---- Files ---- */
 
-/* Only this user may have been able to write it or to read it. */
+/* Only this user may have been able to write it or to read it, and a group to which root gave a file of its own: so
+ * Kubernetes mounts a Secret for a user without privileges (fsGroup). */
 static coll_status check_owner(const char *what, int fd, struct coll_error_box *err)
 {
 	struct stat s;
+	mode_t denied;
 
 	if (fstat(fd, &s) < 0)
 		return coll_error_set(err, COLL_ERR_CONFIG, "[COLL-1120] %s: %s", what, coll_errno_text(errno).text);
@@ -150,7 +152,8 @@ static coll_status check_owner(const char *what, int fd, struct coll_error_box *
 		return coll_error_set(err, COLL_ERR_CONFIG,
 		                      "[COLL-1120] %s: belongs to user %u, expected user %u or root: chown it", what,
 		                      (unsigned)s.st_uid, (unsigned)geteuid());
-	if (s.st_mode & 077)
+	denied = s.st_uid == 0 ? 037 : 077;
+	if (s.st_mode & denied)
 		return coll_error_set(err, COLL_ERR_CONFIG,
 		                      "[COLL-1120] %s: other users may use it (mode %04o): chmod 600 it", what,
 		                      (unsigned)s.st_mode & 07777);

@@ -103,7 +103,7 @@ def by_sources(report, wires, where):
     report.case("one rank has no secret", Case(wires, {**HAND, "COLL_CREATE_TIMEOUT_MS": "1000"}, [{"COLL_KEY_FILE": path}, {}]).refused([1]))
     c = Case(wires, {**HAND, "COLL_CREATE_TIMEOUT_MS": "2000"}, [{"COLL_KEY_FILE": path}, {"COLL_KEY_FILE": other}])
     report.case("two secrets", [] if c.status == [1, 1] and "is the key not the same on all hosts?" in c.out[1] else [c.all])
-    os.chmod(path, 0o640)
+    os.chmod(path, 0o644)
     c = Case(wires, {**HAND, "COLL_KEY_FILE": path})
     report.case("a file that others may read", [] if c.status == [1, 1] and c.all.count("chmod 600") == 4 else [c.all])
 
