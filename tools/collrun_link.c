@@ -98,7 +98,8 @@ static void show_line(struct front *f, struct link *l, const char *text, size_t 
 
 	for (size_t i = 0; i < len_bytes && n < sizeof(l->last) - 1; i++)
 		if (text[i] != '\r')
-			l->last[n++] = isprint((unsigned char)text[i]) || text[i] < 0 ? text[i] : ' ';
+			l->last[n++] =
+			        isprint((unsigned char)text[i]) || (unsigned char)text[i] >= 0x80 ? text[i] : ' ';
 	while (n > 0 && l->last[n - 1] == ' ')
 		n--;
 	l->last[n] = 0;
