@@ -112,7 +112,7 @@ static void show_text(struct front *f, struct link *l, struct buffer *b, bool wh
 {
 	const char *end;
 
-	while ((end = memchr(b->data + b->at, '\n', buffer_size(b)))) {
+	while (buffer_size(b) > 0 && (end = memchr(b->data + b->at, '\n', buffer_size(b)))) {
 		const size_t n = (size_t)(end - (b->data + b->at));
 
 		show_line(f, l, b->data + b->at, n);
