@@ -15,6 +15,7 @@
 #include "base/text.h"
 #include "coll/coll.h"
 #include "tools/common/host.h"
+#include "tools/common/hwloc_file.h"
 #include "tools/common/last_flush.h"
 #include "tools/common/nccl_xml.h"
 #include "tools/common/told.h"
@@ -181,7 +182,7 @@ static struct coll_graph *read_machine(const struct options *o, char *why, size_
 	struct coll_graph *g;
 
 	if (o->xml)
-		return coll_graph_hwloc_file(o->xml, why, why_bytes);
+		return coll_hwloc_file(o->xml, why, why_bytes);
 	if (o->nccl)
 		return coll_graph_nccl_file(o->nccl, why, why_bytes);
 	g = coll_graph_hwloc_live(why, why_bytes);
