@@ -23,6 +23,7 @@
 #include "control/liveness.h"
 #include "control/one_host.h"
 #include "control/ping.h"
+#include "control/ports.h"
 #include "control/process.h"
 #include "control/state.h"
 #include "net/net.h"
@@ -217,61 +218,11 @@ static void service_locked(struct coll_control *c)
 
 /* ---- Interface ---- */
 
-/* Those that this process announces, and listens at where that is a choice; loopback is enough on one host. */
-static void choose_addresses(const struct coll_control_env *env, const struct ifaddrs *all, struct coll_ips *ips)
-{
-	unsigned kept = 0;
-
-	coll_ips_read(ips, all, env->settings->interface);
-	if (!env->one_host || env->settings->interface[0])
-		return;
-	for (unsigned i = 0; i < ips->count && kept == 0; i++)
-		if (ips->at[i].loopback)
-			ips->at[kept++] = ips->at[i];
-	ips->count = kept;
-}
-
-static void announce(struct coll_peer_info *info, const struct coll_ips *ips, uint16_t port)
-{
-	info->control_port = port;
-	info->ips.at = info->used_bytes;
-	info->ips.len_bytes = (uint16_t)coll_ips_pack(ips, info->bytes + info->used_bytes, COLL_PEER_INFO_IPS_BYTES);
-	info->used_bytes = (uint16_t)(info->used_bytes + info->ips.len_bytes);
-}
-
-/* For other hosts, and for this one where COLL_HOST_ID divides it. It may be impossible: no harm on one host, which may
- * have no network at all; who gives a range has others in mind. False: COLL_INTERFACE names none of this host. */
-static bool open_ports(struct coll_control *c, struct coll_peer_info *info, char *why, size_t why_bytes)
-{
-	const struct coll_settings *settings = c->env.settings;
-	const char *range = settings->port_range;
-	struct coll_ips ips = {.count = 0};
-	struct ifaddrs *all = NULL;
-	bool fits = true;
-
-	if (coll_net->getifaddrs(&all) == 0) {
-		fits = coll_ips_check(all, settings->interface, why, why_bytes);
-		choose_addresses(&c->env, all, &ips);
-		coll_one_host_mark(info, all);
-		coll_net->freeifaddrs(all);
-	}
-	if (!fits || (c->env.one_host && !settings->host_id[0]))
-		return fits;
-	if (coll_link_listen_tcp(range, c->env.one_host || settings->interface[0] ? &ips : NULL, &c->tcp))
-		announce(info, &ips, c->tcp.port);
-	else
-		coll_log(c->env.logger, range[0] ? COLL_LOG_ERROR : COLL_LOG_INFO,
-		         "[COLL-6104] control links: no port to listen on%s%s: %s",
-		         range[0] ? " in COLL_PORT_RANGE=" : "", range, coll_errno_text(errno).text);
-	return true;
-}
-
 coll_status coll_control_open(const struct coll_control_env *env, struct coll_peer_info *info,
                               struct coll_control **control, struct coll_error_box *err)
 {
 	struct coll_control *c = calloc(1, sizeof(*c));
-	char why[240];
-	bool fits;
+	coll_status status;
 	int error;
 	uint64_t name[2];
 
@@ -297,26 +248,16 @@ coll_status coll_control_open(const struct coll_control_env *env, struct coll_pe
 	coll_nonce(&c->nonces, name);
 	c->listen_unix = coll_link_listen_unix(info->control_unix, sizeof(info->control_unix), name);
 	error = c->epoll >= 0 ? errno : error;
-	fits = open_ports(c, info, why, sizeof(why));
-	if (!fits || c->epoll < 0 || (c->listen_unix < 0 && c->tcp.count == 0)) {
+	status = coll_control_open_ports(c, info, err);
+	if (status == COLL_OK && (c->epoll < 0 || (c->listen_unix < 0 && c->tcp.count == 0)))
+		status = coll_error_set(err, COLL_ERR_SYSTEM, "[COLL-4102] cannot open the control listeners: %s",
+		                        coll_errno_text(error).text);
+	if (status != COLL_OK) {
 		coll_control_close(&c, 0);
-		return !fits ? coll_error_set(err, COLL_ERR_CONFIG, "[COLL-1106] %s", why)
-		             : coll_error_set(err, COLL_ERR_SYSTEM, "[COLL-4102] cannot open the control listeners: %s",
-		                              coll_errno_text(error).text);
+		return status;
 	}
 	*control = c;
 	return COLL_OK;
-}
-
-/* Nobody comes over TCP where all peers are on this host. */
-static void close_ports(struct coll_control *c)
-{
-	bool needed = c->listen_unix < 0;
-
-	for (int r = 0; r < c->size && !needed; r++)
-		needed = !coll_one_host(&c->peer_infos[r], &c->peer_infos[c->rank]);
-	if (!needed)
-		coll_listeners_close(&c->tcp);
 }
 
 /* Connections made before this wait in the backlog. */
@@ -328,7 +269,7 @@ coll_status coll_control_join(struct coll_control *c, const struct coll_peer_inf
 	c->rank = rank;
 	c->size = c->peers ? size : 0;
 	if (c->peers) {
-		close_ports(c);
+		coll_control_close_ports(c);
 		coll_control_listen(c, true);
 	}
 	if (c->size > 1)

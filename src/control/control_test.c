@@ -4,11 +4,15 @@
  * processes (tests/multi).
  */
 #define PLAIN_OWN_MAIN
+#include <errno.h>
+#include <ifaddrs.h>
+
 #include "base/delay.h"
 #include "control/gossip.h"
 #include "control/liveness.h"
 #include "control/ping.h"
 #include "control/planes_test.h"
+#include "net/net.h"
 #include "tests/plain.h"
 
 /* From one to another, made by the first. */
@@ -215,8 +219,77 @@ static void who_joins_late_is_met_then(void)
 	end_by_hand(&j);
 }
 
+/* ---- Interfaces that are planted ---- */
+
+static struct ifaddrs bare = {.ifa_name = (char[]){"eth7"}};
+
+static int no_list(struct ifaddrs **all)
+{
+	errno = EMFILE;
+	return -1;
+}
+
+static int no_address(struct ifaddrs **all)
+{
+	*all = &bare;
+	return 0;
+}
+
+static void keep_list(struct ifaddrs *all)
+{
+}
+
+/* Opens a plane; false: it is refused, and err says so. *ports: how many listeners it has. */
+static bool opens(bool one_host, const char *interface, int *ports, struct coll_error_box *err)
+{
+	struct coll_settings settings = {0};
+	struct coll_logger logger = {0};
+	struct coll_peer_info info = {0};
+	atomic_uint alarm = 0;
+	struct coll_control *c = NULL;
+	const struct coll_control_env env = {.settings = &settings,
+	                                     .logger = &logger,
+	                                     .job_key = key,
+	                                     .wake_fd = -1,
+	                                     .alarm = &alarm,
+	                                     .host_id = "here",
+	                                     .one_host = one_host};
+
+	*err = (struct coll_error_box){0};
+	snprintf(settings.host_id, sizeof(settings.host_id), "here");
+	snprintf(settings.interface, sizeof(settings.interface), "%s", interface);
+	if (coll_control_open(&env, &info, &c, err) != COLL_OK)
+		return false;
+	*ports = c->tcp.count;
+	coll_control_close(&c, 0);
+	return true;
+}
+
+/* Without a choice one listener takes every address. A choice that leaves none is not that. */
+static void a_choice_that_leaves_no_address_is_refused(void)
+{
+	struct coll_net net = *coll_net;
+	struct coll_error_box err;
+	int ports = 0;
+
+	net.freeifaddrs = keep_list;
+	net.getifaddrs = no_address;
+	coll_net_take(&net);
+	CHECK(opens(false, "", &ports, &err) && ports == 1, "%d: %s", ports, err.message);
+	CHECK(!opens(false, "eth7", &ports, &err), "%d listeners", ports);
+	CHECK(strstr(err.message, "no interface with an address matches COLL_INTERFACE=eth7"), "%s", err.message);
+	CHECK(!opens(true, "", &ports, &err), "%d listeners", ports);
+	CHECK(strstr(err.message, "no loopback"), "%s", err.message);
+	net.getifaddrs = no_list;
+	CHECK(!opens(false, "eth7", &ports, &err), "%d listeners", ports);
+	CHECK(strstr(err.message, "getifaddrs: "), "%s", err.message);
+	CHECK(!opens(true, "", &ports, &err), "%d listeners", ports);
+	coll_net_take(NULL);
+}
+
 int main(void)
 {
+	PLAIN_RUN(a_choice_that_leaves_no_address_is_refused);
 	PLAIN_RUN(who_joins_late_is_met_then);
 	PLAIN_RUN(the_cause_goes_before_the_goodbye);
 	PLAIN_RUN(a_link_given_up_is_not_read_to_its_end);
