@@ -187,6 +187,14 @@ static bool shares_memory(const struct coll_context *c)
 	return shared;
 }
 
+static void undo(struct coll_opened_transport *w)
+{
+	if (w->inst)
+		w->table.fini(w->inst);
+	coll_transport_hook_unwrap(w->hook);
+	memset(w, 0, sizeof(*w));
+}
+
 /* One that cannot be used is left out, and the last thing that it said is the reason, unless a system call was refused.
  */
 static coll_status open_transport(struct coll_context *c, const struct coll_transport *t, int position,
@@ -198,6 +206,7 @@ static coll_status open_transport(struct coll_context *c, const struct coll_tran
 	                                 .self = c->info.id,
 	                                 .job_key = c->session_key,
 	                                 .host_id = c->info.host_id,
+	                                 .host_mark = c->info.marks[0],
 	                                 .one_host = c->identity.one_host,
 	                                 .sole = !shares_memory(c),
 	                                 .group = group ? group->group : NULL,
@@ -232,10 +241,7 @@ static coll_status open_transport(struct coll_context *c, const struct coll_tran
 	if (st != COLL_OK) {
 		coll_log(&c->logger, COLL_LOG_INFO, "transport %s is not available: %s", t->name,
 		         coll_status_string(st));
-		if (w->inst)
-			w->table.fini(w->inst);
-		coll_transport_hook_unwrap(w->hook);
-		memset(w, 0, sizeof(*w));
+		undo(w);
 		/* A lack of memory or descriptors does not mean that the transport is unavailable.
 		 * Skipping it would make this rank choose a different one than its peers. */
 		if (st == COLL_ERR_MEMORY || coll_errno_kept_shortage())

@@ -88,6 +88,7 @@ struct coll_transport_env {
 	 * that neither open nor address use it, and service is not called before. */
 	const uint64_t *job_key;
 	const char *host_id; /* equal on processes that may try shared memory */
+	uint32_t host_mark;  /* of an address of this host: differs on copies of a machine, whose ids may be equal */
 	bool sole;           /* nothing that shares memory is open beside it */
 	bool one_host;       /* all ranks are on this host, however COLL_HOST_ID divides it */
 	void *group;         /* loop: the object shared by ranks of one process, else NULL */

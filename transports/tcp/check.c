@@ -22,7 +22,7 @@ void coll_tcp_check_open(struct tcp_inst *in)
 	const char *host = in->env.host_id ? in->env.host_id : "";
 	const char *check = in->env.setting(in->env.ctx, "COLL_CHECK");
 
-	in->place = (uint32_t)coll_hash_bytes(7, host, strlen(host));
+	in->place = (uint32_t)coll_hash_bytes(in->env.host_mark, host, strlen(host));
 	in->check = strcmp(check, "none") == 0  ? TCP_CHECK_NONE
 	            : strcmp(check, "all") == 0 ? TCP_CHECK_ALL
 	                                        : TCP_CHECK_LINKS;

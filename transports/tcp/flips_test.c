@@ -7,6 +7,7 @@
  *
  * The seed is printed; COLL_FLIPS_SEED repeats one, COLL_FLIPS sets how many.
  */
+#include "transports/tcp/check.h"
 #include "transports/tcp/raw_peer_test.h"
 
 enum { FRAMES = 4, SLOT = 700 * 1024, HELLO_BYTES = 2 * (int)sizeof(struct coll_tcp_hello) };
@@ -311,4 +312,19 @@ TEST(tcp_flips, what_comes_whole_passes)
 		scene_close(x);
 	}
 	free(x);
+}
+
+/* Copies of a machine have one boot id, and addresses of their own. */
+TEST(tcp_flips, copies_of_a_machine_are_two_places)
+{
+	for (uint32_t other = 5; other <= 6; other++) {
+		struct station here = {.host = "copy", .mark = 5}, there = {.host = "copy", .mark = other};
+		struct coll_tcp_hello peer = {0};
+
+		REQUIRE(station_open(&here, 1) == COLL_OK && station_open(&there, 2) == COLL_OK);
+		peer.place = there.in->place;
+		CHECK((coll_tcp_check_between(here.in, &peer) != NULL) == (other != 5), "%u", other);
+		station_close(&here);
+		station_close(&there);
+	}
 }

@@ -35,6 +35,7 @@ struct station {
 	const char *congestion;
 	const char *check;
 	const char *host;
+	uint32_t mark;
 	_Atomic int downs;
 	coll_status why;
 	char cause[200];
@@ -92,6 +93,7 @@ static inline coll_status station_open(struct station *s, uint64_t id)
 	                                     .self = {{id, ~id}},
 	                                     .job_key = station_key,
 	                                     .host_id = s->host ? s->host : "test",
+	                                     .host_mark = s->mark,
 	                                     .wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC),
 	                                     .ctx = s,
 	                                     .setting = station_setting,
