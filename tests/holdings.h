@@ -28,7 +28,8 @@ static inline int holdings_entries(const char *directory, const char *part)
 /* Shared memory with a name of this library, without the host's digest, which stays for the jobs to come. */
 static inline int holdings_shared_names(void)
 {
-	return holdings_entries("/dev/shm", "coll") - holdings_entries("/dev/shm", "libcoll-digest-");
+	return holdings_entries("/dev/shm", "coll") - holdings_entries("/dev/shm", "libcoll-digest-") -
+	       holdings_entries("/dev/shm", "libcoll-running-");
 }
 
 static inline int holdings_descriptors(void)

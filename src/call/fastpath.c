@@ -284,7 +284,8 @@ static coll_status one_line(struct coll_comm *comm, struct coll_fastpath *q, con
 	theirs = coll_intra_fastpath_theirs(n, epoch);
 	/* Pause between two loads: see coll_intra_await(). */
 	while (atomic_load_explicit(&theirs->word, memory_order_acquire) != word) {
-		if (unlikely(--looks == 0) || unlikely(coll_async_needs_callers(comm->ctx->async)))
+		if (unlikely(--looks == 0) || unlikely(!coll_context_spins(comm->ctx)) ||
+		    unlikely(coll_async_needs_callers(comm->ctx->async)))
 			goto later;
 		coll_cpu_relax();
 	}
@@ -306,7 +307,7 @@ later:
  * of another core, yields only pass that core around. The engine's polls are slower. */
 static inline coll_status look_on(struct coll_comm *comm, struct coll_fastpath *q, struct coll_intra_state *state)
 {
-	const bool alone = comm->ctx->dedicated_cores;
+	const bool alone = coll_context_spins(comm->ctx);
 	coll_status st = COLL_AGAIN;
 
 	for (int left = alone ? LOOKS : YIELDS; left > 0 && st == COLL_AGAIN; left--) {

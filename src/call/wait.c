@@ -66,7 +66,7 @@ static coll_status wait_bare(struct coll_comm *comm, const struct coll_wait *w)
 		if (st != COLL_AGAIN)
 			return st;
 		coll_context_progress(comm->ctx);
-		if (!comm->ctx->dedicated_cores && !moved)
+		if (!coll_context_spins(comm->ctx) && !moved)
 			coll_net->yield();
 	}
 }
@@ -154,7 +154,7 @@ coll_status coll_comm_wait(struct coll_comm *comm, const struct coll_wait *w)
 	                              .arg = &waiter};
 	coll_status st;
 
-	if (w->nruns == 1 && comm->ctx->dedicated_cores && coll_comm_wait_eagerly(comm, w) == COLL_OK)
+	if (w->nruns == 1 && coll_context_spins(comm->ctx) && coll_comm_wait_eagerly(comm, w) == COLL_OK)
 		return COLL_OK; /* an error is sticky: the loop below returns it */
 	if (!COLL_GUARDS)
 		return wait_bare(comm, w);

@@ -16,7 +16,9 @@
 #include "base/fork.h"
 #include "base/hash.h"
 #include "bootstrap/host_id.h"
+#include "context/check_peers.h"
 #include "context/locality.h"
+#include "context/other_jobs.h"
 #include "context/service.h"
 #include "context/session.h"
 #include "context/transports.h"
@@ -178,7 +180,8 @@ coll_status coll_context_open(struct coll_context **ctx, const struct coll_conte
 
 	if (!c)
 		return coll_error_set(err, COLL_ERR_MEMORY, "out of memory for a context");
-	c->spin_scale = c->core_sharers = 1;
+	c->spin_scale = 1;
+	atomic_init(&c->core_sharers, 1);
 	coll_errno_clear();
 	c->mark = coll_fork_mark();
 	c->hooks = hooks;
@@ -224,38 +227,6 @@ coll_status coll_context_open(struct coll_context **ctx, const struct coll_conte
 }
 
 /* ---- Join ---- */
-
-static coll_status check_settings(const struct coll_peer_info *info, const struct coll_peer_info *first,
-                                  struct coll_error_box *err)
-{
-	int at;
-	const char *which = coll_settings_differing(&info->settings, &first->settings, &at);
-
-	if (!which)
-		return COLL_OK;
-	return coll_error_set(err, COLL_ERR_CONFIG,
-	                      "[COLL-1101] settings differ between rank 0 and rank %d: %s must be equal on all ranks "
-	                      "(coll-info marks it 'agreed'), but is '%s' on rank 0 and '%s' on rank %d",
-	                      info->rank, which, first->settings.value[at], info->settings.value[at], info->rank);
-}
-
-static coll_status check_peer_infos(struct coll_context *c, struct coll_error_box *err)
-{
-	for (int r = 0; r < c->size; r++) {
-		const struct coll_peer_info *info = &c->peer_infos[r];
-
-		if (info->magic != COLL_PEER_INFO_MAGIC || info->version != COLL_PEER_INFO_VERSION)
-			return coll_error_set(err, COLL_ERR_BOOTSTRAP,
-			                      "[COLL-4204] rank %d runs a different version of this library", r);
-		if (info->rank != r || info->size != c->size)
-			return coll_error_set(err, COLL_ERR_BOOTSTRAP,
-			                      "rank %d reports that it is rank %d of %d, rank %d reports a job of %d",
-			                      r, info->rank, info->size, c->rank, c->size);
-		if (check_settings(info, &c->peer_infos[0], err) != COLL_OK)
-			return COLL_ERR_CONFIG;
-	}
-	return COLL_OK;
-}
 
 enum use { BY_NOBODY, IN_THIS_NAMESPACE, ELSEWHERE };
 
@@ -307,7 +278,7 @@ coll_status coll_context_join(struct coll_context *ctx, const struct coll_peer_i
 	memcpy(ctx->peer_infos, peer_infos, (size_t)ctx->size * sizeof(*peer_infos));
 	for (int r = 0; r < ctx->size; r++)
 		coll_peer_info_end_texts(&ctx->peer_infos[r]);
-	st = check_peer_infos(ctx, err);
+	st = coll_context_check_peers(ctx, err);
 	coll_session_key(ctx->identity.job_key, ctx->peer_infos, ctx->size, ctx->session_key);
 	explicit_bzero(ctx->identity.job_key, sizeof(ctx->identity.job_key));
 	coll_session_forget(ctx->peer_infos, ctx->size);
@@ -323,6 +294,7 @@ coll_status coll_context_join(struct coll_context *ctx, const struct coll_peer_i
 	if (!ctx->settings.service)
 		return COLL_OK;
 	ctx->hooks->join(ctx);
+	coll_other_jobs_enter(ctx);
 	return coll_service_start(ctx, err);
 }
 
@@ -446,6 +418,7 @@ static void free_tables(struct coll_context *c)
 	for (int i = 0; i < c->ninside; i++)
 		free(c->inside[i].group_of);
 	free(c->inside_text);
+	free(c->other_jobs); /* of a forked child: its descriptor is closed */
 	free(c->host_of);
 	free(c->oversubscribed);
 	free(c->processes);
@@ -471,6 +444,7 @@ void coll_context_close(struct coll_context **ctx)
 	c->hooks->stop(c);
 	coll_service_stop(c);
 	c->hooks->close(c);
+	coll_other_jobs_leave(c);
 	coll_control_close(&c->control, COLL_DELAY_CONTROL_CLOSE_MS);
 	for (int i = 0; i < c->ntransports; i++)
 		c->transports[i].table.close(c->transports[i].inst);

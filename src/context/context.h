@@ -74,6 +74,7 @@ struct coll_inside_level {
 };
 
 struct coll_host_nics;
+struct coll_other_jobs;
 
 struct coll_context {
 	const struct coll_context_hooks *hooks;
@@ -133,19 +134,23 @@ struct coll_context {
 
 	atomic_uint intra_regions; /* see select/intra.c */
 
+	struct coll_other_jobs *other_jobs; /* NULL: it does not look */
+
 	size_t cache_bytes; /* size of one last-level cache of this host */
 	int caches;
 	int cpus;             /* CPUs that the ranks of this machine may use */
-	bool dedicated_cores; /* no machine has more processes than cores */
+	bool dedicated_cores; /* no machine has more processes than cores; equal on all ranks */
 	/* The time until all ranks that share a core have had their turn, relative to the usual
 	 * one. It is 1 for up to four ranks per core. */
 	uint32_t spin_scale;
-	uint32_t core_sharers; /* ranks that run when one yields: the others on its core, at least 1 */
-	bool spare_core;       /* this machine has a second core for each of its processes */
-	uint32_t hosts;        /* number of distinct hosts */
-	uint32_t *host_of;     /* by process */
-	bool sites;            /* COLL_SITE was told: see peer_infos */
-	bool *oversubscribed;  /* by host: its machine has more processes than cores */
+	_Atomic uint32_t core_sharers; /* ranks that run when one yields: the others on its core, at least 1 */
+	bool spare_core;               /* this machine has a second core for each of its processes */
+	/* Waits spin: dedicated_cores, and no other job shares the cores; see other_jobs.h. */
+	atomic_bool spins;
+	uint32_t hosts;       /* number of distinct hosts */
+	uint32_t *host_of;    /* by process */
+	bool sites;           /* COLL_SITE was told: see peer_infos */
+	bool *oversubscribed; /* by host: its machine has more processes than cores */
 	/* Set by the first communicator, before the program has it. */
 	struct coll_inside_level inside[COLL_INSIDE_LEVELS_MAX];
 	int ninside;
@@ -215,6 +220,12 @@ coll_status coll_context_link(struct coll_context *ctx, int process, struct coll
 /* The transport that would reach a process, without opening a link. The choice depends on the peer
  * infos alone, so both ends agree. NULL: none, and why is filled. */
 struct coll_opened_transport *coll_context_choose(struct coll_context *ctx, int process, char *why, size_t why_bytes);
+
+/* Whether a wait may keep its core for a while. */
+static inline bool coll_context_spins(const struct coll_context *ctx)
+{
+	return atomic_load_explicit(&ctx->spins, memory_order_relaxed);
+}
 
 /* Move bytes on all active transports. > 0: something happened. Does the work of the service thread
  * if there is none. */

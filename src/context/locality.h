@@ -1,6 +1,6 @@
 /*
  * Locality: the hosts of a context's ranks. Fills the members host_of, hosts, oversubscribed,
- * dedicated_cores, spare_core, core_sharers, spin_scale, caches, cache_bytes and cpus of the
+ * dedicated_cores, spins, spare_core, core_sharers, spin_scale, caches, cache_bytes and cpus of the
  * context.
  */
 #ifndef COLL_CONTEXT_LOCALITY_H

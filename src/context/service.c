@@ -10,6 +10,7 @@
 #include "base/delay.h"
 #include "base/errno_text.h"
 #include "base/thread.h"
+#include "context/other_jobs.h"
 #include "net/net.h"
 
 enum { OWN_FDS = 2 };
@@ -70,6 +71,7 @@ static void *loop(void *arg)
 				ctx->transports[i].table.service(ctx->transports[i].inst);
 		for (int i = 0; i < ctx->nclients; i++)
 			ctx->clients[i]->service(ctx->clients[i]->arg, blind || clients[i].revents != 0);
+		coll_other_jobs_look(ctx);
 	}
 	return NULL;
 }

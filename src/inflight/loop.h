@@ -102,7 +102,7 @@ static inline coll_status coll_wait_loop_idle(struct coll_wait_loop *l)
 	coll_status st = COLL_OK;
 	uint64_t now;
 
-	if (!must_sleep && !coll_context_pause(ctx, ctx->dedicated_cores && l->n == 1, &l->polls, &must_sleep))
+	if (!must_sleep && !coll_context_pause(ctx, coll_context_spins(ctx) && l->n == 1, &l->polls, &must_sleep))
 		return COLL_OK;
 	for (int i = 0; !l->starts_nothing && i < l->n; i++)
 		coll_inlined_sweep(l->ctxs[i]);

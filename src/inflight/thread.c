@@ -179,7 +179,7 @@ static void *progress(void *arg)
 		                              .arg = ctx,
 		                              .starts_nothing = true,
 		                              .nap_ms = COLL_DELAY_THREAD_NAP_MS,
-		                              .no_spin = !ctx->spare_core};
+		                              .no_spin = !ctx->spare_core || !coll_context_spins(ctx)};
 
 		if (is_not_needed(a)) {
 			rest(ctx);

@@ -59,8 +59,8 @@ def free_port():
 
 
 def shm_names():
-    """Names in /dev/shm, without the host's digest, which stays there for the jobs to come."""
-    return {n for n in os.listdir("/dev/shm") if not n.startswith("libcoll-digest-")}
+    """Names in /dev/shm, without the host's digest and the table of running ranks, which stay for the jobs to come."""
+    return {n for n in os.listdir("/dev/shm") if not n.startswith(("libcoll-digest-", "libcoll-running-"))}
 
 
 def abstract_names():
