@@ -27,12 +27,16 @@ static char *quoted(const char *text)
 
 void link_words(const struct options *o, const char *host, char *words[LINK_WORDS_MAX])
 {
-	char self[PATH_MAX] = "collrun", *copy = must(strdup(o->ssh)), *save = NULL, *path, *command;
+	static char *copy, *command;
+	char self[PATH_MAX] = "collrun", *save = NULL, *path;
 	const ssize_t got = readlink("/proc/self/exe", self, sizeof(self) - 1);
 	int n = 0;
 
 	if (got > 0)
 		self[got] = 0;
+	free(copy);
+	free(command);
+	copy = must(strdup(o->ssh));
 	path = quoted(o->remote ? o->remote : self);
 	command = must(malloc(strlen(path) + 16));
 	sprintf(command, "%s --agent", path);

@@ -58,8 +58,8 @@ static void written(char *to, size_t len_bytes)
 {
 	const uint32_t left = flip.at < FRAMES ? x.len[flip.at] - flip.seen : 0;
 	const uint32_t n = len_bytes < left ? (uint32_t)len_bytes : left;
-	const uint32_t tail = (uint32_t)sizeof(struct coll_rdma_head) +
-	                      (*check == 'a' ? 4 * ((x.len[flip.frame] + PIECE - 1) / PIECE) : 0);
+	const uint32_t pieces = flip.at < FRAMES ? (x.len[flip.at] + PIECE - 1) / PIECE : 0;
+	const uint32_t tail = (uint32_t)sizeof(struct coll_rdma_head) + (*check == 'a' ? 4 * pieces : 0);
 
 	if (flip.at >= FRAMES)
 		return;

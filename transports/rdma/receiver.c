@@ -393,7 +393,8 @@ void coll_rdma_receiver_forget_announcements(struct rdma_link *l)
 
 		if (!g)
 			continue;
-		memset(g->into, 0, g->targets * sizeof(g->into[0]));
+		if (g->targets > 0)
+			memset(g->into, 0, g->targets * sizeof(g->into[0]));
 		g->held = true;
 	}
 	for (uint32_t i = 0; i < l->queue_count; i++) {
