@@ -194,6 +194,8 @@ static void run_rank(int rank, const char *name, int error, int k, enum phase ph
 	armed.name = rank == 1 && phase == CREATION ? name : NULL;
 	r->culprit = -1;
 	r->status = coll_comm_create(&comm, &cfg);
+	if (rank == 1 && armed.name)
+		usleep(5000); /* the other has connected by then, before this rank has opened the link */
 	if (r->status == COLL_OK)
 		r->status = coll_all_reduce(&x, &y, 1, COLL_F32, COLL_SUM, comm, NULL);
 	armed.name = rank == 1 && phase == CALLS ? name : NULL;

@@ -81,6 +81,14 @@ const char *coll_shm_lack(struct shm_inst *in, const char *what)
 	return in->lack;
 }
 
+/* Whoever steps next calls link_down. */
+static void tell(struct shm_link *l)
+{
+	l->untold = true;
+	l->inst->untold++;
+	coll_shm_timer(l->inst, 0);
+}
+
 void coll_shm_link_break(struct shm_link *l, coll_status why, const char *cause)
 {
 	struct shm_inst *in = l->inst;
@@ -90,11 +98,8 @@ void coll_shm_link_break(struct shm_link *l, coll_status why, const char *cause)
 	atomic_store(&l->status, (int)why);
 	l->cause = cause;
 	in->changed = true;
-	if (l->opened && !l->bye) {
-		l->untold = true;
-		in->untold++;
-		coll_shm_timer(in, 0); /* whoever steps next tells it */
-	}
+	if (l->opened && !l->bye)
+		tell(l);
 	if (l->conn)
 		coll_shm_conn_end(in, l->conn);
 	if (l->pid.fd >= 0)
@@ -160,6 +165,16 @@ struct shm_link *coll_shm_link_new(struct shm_inst *in, const struct coll_proces
 	return l;
 }
 
+/* One to it that broke for a lack of this process before it was opened. */
+static struct shm_link *lacking(struct shm_inst *in, const struct coll_process_id *peer)
+{
+	struct shm_link *l = in->links;
+
+	while (l && !(coll_same_process(&l->peer, peer) && coll_shm_parked_lacks(l)))
+		l = l->next;
+	return l;
+}
+
 /* A link to this process that has not broken. */
 struct shm_link *coll_shm_link_find(struct shm_inst *in, const struct coll_process_id *peer)
 {
@@ -214,6 +229,8 @@ coll_status coll_shm_link_open(void *inst, const struct coll_process_id *peer, c
 		return COLL_ERR_ABORTED;
 	pthread_mutex_lock(&in->lock);
 	l = coll_shm_link_find(in, peer);
+	if (!l)
+		l = lacking(in, peer);
 	if (!l || l->opened)
 		l = coll_shm_link_new(in, peer);
 	if (!l) {
@@ -221,6 +238,8 @@ coll_status coll_shm_link_open(void *inst, const struct coll_process_id *peer, c
 		return COLL_ERR_MEMORY;
 	}
 	l->opened = true;
+	if (coll_shm_link_state(l) > COLL_AGAIN)
+		tell(l);
 	memcpy(&l->address, address, sizeof(l->address));
 	if (l->address.pids != 0 && l->address.pids == in->self.pids && !coll_shm_watch_process(l, l->address.pid))
 		coll_shm_link_break(l, COLL_ERR_PEER_DEAD, "the process has ended");

@@ -331,6 +331,7 @@ static void on_process_end(struct shm_inst *in, struct shm_link *l)
 
 /* ---- The service thread -------------------------------------------------------------- */
 
+/* But those that this process itself could not keep: who opens the link is told why. */
 static void drop_dead_parked(struct shm_inst *in)
 {
 	struct shm_link **at = &in->links;
@@ -338,7 +339,7 @@ static void drop_dead_parked(struct shm_inst *in)
 	while (*at) {
 		struct shm_link *l = *at;
 
-		if (l->opened || coll_shm_link_state(l) <= COLL_AGAIN) {
+		if (l->opened || coll_shm_link_state(l) <= COLL_AGAIN || coll_shm_parked_lacks(l)) {
 			at = &l->next;
 			continue;
 		}

@@ -439,4 +439,10 @@ static inline coll_status coll_shm_link_state(const struct shm_link *l)
 	return (coll_status)atomic_load(&l->status);
 }
 
+/* It broke for a lack of this process before it was opened. */
+static inline bool coll_shm_parked_lacks(const struct shm_link *l)
+{
+	return !l->opened && coll_shm_link_state(l) == COLL_ERR_SYSTEM;
+}
+
 #endif
