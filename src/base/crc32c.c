@@ -16,7 +16,7 @@ enum { POLYNOMIAL = 0x82f63b78 }; /* 0x1edc6f41, bits reversed */
 
 static uint32_t slice[8][256];
 struct coll_crc32c_shift coll_crc32c_long, coll_crc32c_short;
-uint64_t coll_crc32c_fold[3][2];
+uint64_t coll_crc32c_fold[4][2];
 
 static uint32_t one_byte(uint32_t crc, uint8_t byte)
 {
@@ -54,20 +54,36 @@ static void make_shift(struct coll_crc32c_shift *shift, size_t zeros)
 	}
 }
 
+/* Of polynomials, bits reversed. */
+static uint32_t product(uint32_t a, uint32_t b)
+{
+	uint32_t sum = 0;
+
+	for (; a != 0; a <<= 1) {
+		if (a >> 31)
+			sum ^= b;
+		b = b >> 1 ^ (b & 1 ? POLYNOMIAL : 0);
+	}
+	return sum;
+}
+
 static uint64_t power_of_x(int n)
 {
-	uint32_t value = 1u << 31;
+	uint32_t value = 1u << 31, square = 1u << 30;
 
-	for (; n > 0; n--)
-		value = value >> 1 ^ (value & 1 ? POLYNOMIAL : 0);
+	for (; n > 0; n >>= 1) {
+		if (n & 1)
+			value = product(value, square);
+		square = product(square, square);
+	}
 	return (uint64_t)value << 1;
 }
 
 static void make_tables(void)
 {
-	static const int distance[] = {256 * 8, 64 * 8, 16 * 8};
+	static const int distance[] = {256 * 8, 64 * 8, 16 * 8, COLL_CRC32C_QUARTER * 8};
 
-	for (int i = 0; i < 3; i++) {
+	for (int i = 0; i < 4; i++) {
 		coll_crc32c_fold[i][0] = power_of_x(distance[i] + 32);
 		coll_crc32c_fold[i][1] = power_of_x(distance[i] - 32);
 	}

@@ -17,9 +17,12 @@ struct coll_crc32c_shift {
 
 extern struct coll_crc32c_shift coll_crc32c_long, coll_crc32c_short;
 
-/* What carries 16 bytes over 256, 64 and 16: their first and second 8 by x^(bits + 32) and x^(bits - 32), bits
- * reversed. */
-extern uint64_t coll_crc32c_fold[3][2];
+/* Four streams run side by side over quarters of so many bytes. */
+enum { COLL_CRC32C_QUARTER = 64 * 1024 };
+
+/* What carries 16 bytes over 256, 64, 16 and a quarter: their first and second 8 by x^(bits + 32) and x^(bits - 32),
+ * bits reversed. */
+extern uint64_t coll_crc32c_fold[4][2];
 
 uint32_t coll_crc32c_instruction(uint32_t crc, const void *bytes, size_t len_bytes);
 uint32_t coll_crc32c_vectors(uint32_t crc, const void *bytes, size_t len_bytes);

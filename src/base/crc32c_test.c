@@ -29,7 +29,7 @@ static const struct level {
               {"wide", coll_crc32c_wide},
               {"best", coll_crc32c_best}};
 
-enum { LEVELS = sizeof(levels) / sizeof(levels[0]), BYTES = 256 * 1024 + 777 };
+enum { LEVELS = sizeof(levels) / sizeof(levels[0]), BYTES = 2 * 256 * 1024 + 777 };
 
 TEST(crc32c, agrees_with_the_standard)
 {
