@@ -298,8 +298,10 @@ COLL_API int coll_comm_local_size(const coll_comm *comm);
 COLL_API const char *coll_comm_host(const coll_comm *comm, int rank);
 COLL_API const char *coll_comm_transport(const coll_comm *comm, int rank);
 
-/* The last failure on this communicator; with comm NULL, that of the last creation or
- * destruction that failed in this thread. Valid until the next call on the communicator. */
+/* The last failure on this communicator, valid until the next call on it. With comm NULL: the last failure of this
+ * thread, of any call that returned an error, whatever its object; with the status, rank and text that the communicator
+ * has. Another thread's failures do not change it, and calls that succeed neither. It is valid until this thread's next
+ * failure or its end, also when the communicator no longer exists. */
 typedef struct coll_error {
 	coll_status status;
 	int rank;            /* the rank that caused it, -1 if none did */

@@ -7,6 +7,7 @@
 #include "call/wait.h"
 #include "core/dead.h"
 #include "engine/run.h"
+#include "inflight/drive.h"
 #include "watch/pair_counts.h"
 
 void coll_begin_record(const struct coll_comm *comm, const struct coll_call *c, const struct coll_job *job,
@@ -127,7 +128,7 @@ coll_status coll_finish_inline(struct coll_comm *comm, const struct coll_wait *w
 
 	if (!soon) {
 		coll_end_inline(comm, wait, record, st);
-		return st;
+		return st == COLL_OK ? st : coll_comm_keep(comm, st);
 	}
 	coll_record_retire(&comm->record, record);
 	for (int i = 0; i < wait->nruns; i++) {

@@ -23,6 +23,7 @@
 #include "device/device.h"
 #include "engine/range.h"
 #include "engine/run.h"
+#include "inflight/drive.h"
 #include "select/bind.h"
 
 static coll_status need_scratch(struct coll_comm *comm, size_t bytes)
@@ -56,7 +57,8 @@ static coll_status prepare(struct coll_comm *comm, const struct coll_call *c, st
 	st = coll_run_start(comm->run, &comm->collective.fabric, &job);
 	if (st != COLL_OK) {
 		coll_record_retire(&comm->record, &comm->call);
-		return coll_comm_fail(comm, st, -1, "cannot start the plan: ", coll_status_string(st));
+		st = coll_comm_fail(comm, st, -1, "cannot start the plan: ", coll_status_string(st));
+		return coll_comm_keep(comm, st);
 	}
 	/* The count arrays belong to the caller. The library must not read them after the call. */
 	if (!c->ragged && !c->pairwise && job.intra == memo->intra)
@@ -80,7 +82,7 @@ static inline coll_status begin(struct coll_comm *comm, const struct coll_call *
 	coll_status st;
 
 	if (comm->failed)
-		return comm->failed;
+		return coll_comm_keep(comm, comm->failed);
 	st = coll_call_remember(comm, c, &memo);
 	if (st != COLL_OK)
 		return st;

@@ -7,6 +7,7 @@
 
 #include "core/entry.h"
 #include "core/error.h"
+#include "core/thread_error.h"
 #include "device/device.h"
 #include "inflight/async.h"
 #include "inflight/drive.h"
@@ -55,6 +56,7 @@ coll_status coll_event_destroy(coll_event **event)
 	*event = NULL;
 	coll_async_lock(ctx);
 	coll_list_remove(&e->link);
+	coll_failure_drop(&e->why);
 	notices = coll_notify_take(e);
 	pthread_mutex_unlock(&ctx->async->lock);
 	free(e);
@@ -68,12 +70,25 @@ static bool forbidden(const coll_event *e, const char *kind)
 	return coll_entry_forbids(e ? e->ctx : NULL, "event", kind);
 }
 
+static coll_status invalid(const char *kind, const char *why)
+{
+	return coll_thread_error_say(kind, COLL_ERR_ARGUMENT, why);
+}
+
+static const char *other_stream(const coll_stream *s)
+{
+	return s ? "the stream belongs to another job" : "stream is NULL";
+}
+
 coll_status coll_event_record(coll_event *e, coll_stream *s)
 {
-	if (forbidden(e, "event_record") || !s || e->ctx != s->ctx)
+	if (forbidden(e, "event_record"))
 		return COLL_ERR_ARGUMENT;
+	if (!s || e->ctx != s->ctx)
+		return invalid("event_record", other_stream(s));
 	coll_async_lock(e->ctx);
 	coll_list_remove(&e->link);
+	coll_failure_drop(&e->why);
 	coll_list_append(&s->events, &e->link);
 	e->stream = s;
 	e->position = s->last;
@@ -83,12 +98,22 @@ coll_status coll_event_record(coll_event *e, coll_stream *s)
 	return COLL_OK;
 }
 
-static coll_status look(struct coll_event *e)
+/* What the program gets to read. The lock is held. */
+static coll_status told(const struct coll_event *e, const char *kind)
+{
+	const coll_status st = coll_event_state(e);
+
+	if (st == COLL_OK || st == COLL_AGAIN)
+		return st;
+	return coll_thread_error_of(e->stream ? e->stream->why : e->why, st, kind);
+}
+
+static coll_status look(struct coll_event *e, const char *kind)
 {
 	coll_status st;
 
 	coll_async_lock(e->ctx);
-	st = coll_event_state(e);
+	st = told(e, kind);
 	pthread_mutex_unlock(&e->ctx->async->lock);
 	return st;
 }
@@ -130,7 +155,7 @@ static bool answer(void *arg)
 {
 	struct question *q = arg;
 
-	q->status = coll_event_state(q->event);
+	q->status = told(q->event, "event_query");
 	q->device = q->event->stream && q->event->stream->device;
 	return q->status != COLL_AGAIN;
 }
@@ -144,7 +169,7 @@ coll_status coll_event_query(coll_event *e)
 	coll_drive_ask(e->ctx, answer, &q);
 	if (q.status == COLL_AGAIN && q.device) {
 		e->ctx->async->devices->look(e->ctx, true);
-		q.status = look(e);
+		q.status = look(e, "event_query");
 	}
 	return q.status;
 }
@@ -157,7 +182,7 @@ coll_status coll_event_wait(coll_event *e, int timeout_ms)
 		return COLL_ERR_ARGUMENT;
 	st = coll_async_await_one(e->ctx, NULL, device_stream(e, NULL), reached, e, timeout_ms);
 	/* The time may be over because another thread held the lock whenever this one asked. */
-	return st == COLL_OK || st == COLL_AGAIN ? look(e) : st;
+	return st == COLL_OK || st == COLL_AGAIN ? look(e, "event_wait") : st;
 }
 
 coll_status coll_event_time(coll_event *e, double *seconds)
@@ -165,14 +190,16 @@ coll_status coll_event_time(coll_event *e, double *seconds)
 	uint64_t reached_ns;
 	bool recorded;
 
-	if (forbidden(e, "event_time") || !seconds)
+	if (forbidden(e, "event_time"))
 		return COLL_ERR_ARGUMENT;
+	if (!seconds)
+		return invalid("event_time", "seconds is NULL");
 	coll_async_lock(e->ctx);
 	reached_ns = e->reached_ns;
 	recorded = reached_ns || e->stream;
 	pthread_mutex_unlock(&e->ctx->async->lock);
 	if (!reached_ns)
-		return recorded ? COLL_AGAIN : COLL_ERR_ARGUMENT;
+		return recorded ? COLL_AGAIN : invalid("event_time", "the event was never recorded");
 	*seconds = (double)reached_ns * 1e-9;
 	return COLL_OK;
 }
@@ -196,7 +223,7 @@ static struct coll_event_wait *take(struct coll_async *a)
 		a->spare_events = r->next;
 		return COLL_ENTRY(r, struct coll_event_wait, request);
 	}
-	w = malloc(sizeof(*w));
+	w = calloc(1, sizeof(*w));
 	if (w)
 		coll_request_init(&w->request, NULL, &event_kind, COLL_IS_EVENT);
 	return w;
@@ -222,6 +249,7 @@ static coll_status append(struct coll_stream *s, const struct coll_event *e)
 		r->blockers++;
 	} else {
 		r->status = coll_event_state(e);
+		w->why = coll_failure_share(e->stream ? e->stream->why : e->why);
 	}
 	atomic_fetch_add(&a->pending, 1);
 	coll_stream_append(s, r, 0);
@@ -247,12 +275,15 @@ static coll_status order(struct coll_device *d, void *earlier, void *later, bool
 
 coll_status coll_stream_wait_event(coll_stream *s, coll_event *e)
 {
+	static const char kind[] = "stream_wait_event";
 	bool ordered, captured = false;
 	coll_status st = COLL_OK;
 	void *earlier;
 
-	if (forbidden(e, "stream_wait_event") || !s || s->ctx != e->ctx)
+	if (forbidden(e, kind))
 		return COLL_ERR_ARGUMENT;
+	if (!s || s->ctx != e->ctx)
+		return invalid(kind, other_stream(s));
 	/* A stream of the device waits until another one has done all it holds now. Without the lock: the driver may
 	 * keep this thread until the progress thread has moved earlier calls. */
 	ordered = s->device && device_stream(e, &earlier);
@@ -260,7 +291,7 @@ coll_status coll_stream_wait_event(coll_stream *s, coll_event *e)
 		st = order(s->ctx->device, earlier, s->handle, &captured);
 	/* Calls in a graph are none of the stream's. */
 	if (st != COLL_OK || captured)
-		return st;
+		return st == COLL_OK ? st : coll_thread_error_say(kind, st, "the device cannot order the streams");
 	coll_async_lock(s->ctx);
 	/* An event of the same stream needs no wait: new requests are behind it anyway. A stream of the device cannot
 	 * wait for the host. Where the driver waits, the error of the event is what is left to wait for. */
@@ -269,7 +300,7 @@ coll_status coll_stream_wait_event(coll_stream *s, coll_event *e)
 	else if (e->stream != s && coll_event_state(e) != COLL_OK)
 		st = append(s, e);
 	coll_async_unlock(s->ctx);
-	return st;
+	return st == COLL_OK ? st : coll_thread_error_say(kind, st, NULL);
 }
 
 /* ---- Functions of the program ---- */
@@ -279,11 +310,13 @@ coll_status coll_event_notify(coll_event *e, void (*fn)(void *arg, coll_status s
 	struct coll_notice *n;
 	bool added;
 
-	if (forbidden(e, "event_notify") || !fn)
+	if (forbidden(e, "event_notify"))
 		return COLL_ERR_ARGUMENT;
+	if (!fn)
+		return invalid("event_notify", "fn is NULL");
 	n = coll_notify_make(fn, arg);
 	if (!n)
-		return COLL_ERR_MEMORY;
+		return coll_thread_error_say("event_notify", COLL_ERR_MEMORY, NULL);
 	coll_async_lock(e->ctx);
 	added = coll_notify_add(n, e, coll_event_state(e));
 	coll_async_unlock(e->ctx);

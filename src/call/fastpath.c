@@ -21,6 +21,7 @@
 #include "core/error.h"
 #include "engine/run.h"
 #include "inflight/async.h"
+#include "inflight/drive.h"
 #include "intra/fastpath.h"
 #include "select/bind.h"
 
@@ -202,7 +203,7 @@ static __attribute__((noinline, cold)) coll_status go_on(struct coll_comm *comm,
 	st = coll_comm_fail(comm, st, -1, "cannot start the plan: ", coll_status_string(st));
 	coll_record_retire(&comm->record, &comm->call);
 	coll_recorder_end(&comm->recorder, entry, st);
-	return st;
+	return coll_comm_keep(comm, st);
 }
 
 static __attribute__((noinline, cold)) coll_status long_way(struct coll_comm *comm, const struct coll_fastpath *q,

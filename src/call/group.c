@@ -21,6 +21,7 @@
 #include "call/issue.h"
 #include "core/entry.h"
 #include "core/error.h"
+#include "core/thread_error.h"
 #include "inflight/drive.h"
 #include "inflight/notify.h"
 #include "inflight/queue.h"
@@ -366,10 +367,10 @@ static coll_status run(struct coll_request *list, struct batch *b)
 		/* The stream owns this request now. It may be done and in use again. */
 		*at = next;
 		if (st != COLL_OK) {
+			result = result ? result : coll_comm_keep(r->comm, st);
 			r->next_noted = NULL;
 			coll_request_recycle(r);
 		}
-		result = result ? result : st;
 	}
 	coll_batch_enqueue(&batch);
 	b->first = list;
@@ -381,7 +382,8 @@ static coll_status run(struct coll_request *list, struct batch *b)
 	for (struct coll_request *r = list; r; r = r->next_noted) {
 		coll_request_attend(r, COLL_WAIT_ENDS);
 		atomic_store_explicit(&r->awaited, false, memory_order_relaxed);
-		result = result ? result : r->status;
+		if (result == COLL_OK && r->status != COLL_OK)
+			result = coll_comm_keep(r->comm, r->status);
 	}
 	give_up(list, COLL_OK);
 	return result;
@@ -406,8 +408,10 @@ coll_status coll_group_end(void)
 	const int calls = coll_group.calls;
 	coll_status st;
 
-	if (coll_group.depth <= 0)
+	if (coll_notify_forbids(NULL, "group_end"))
 		return COLL_ERR_ARGUMENT;
+	if (coll_group.depth == 0)
+		return coll_thread_error_say("group_end", COLL_ERR_ARGUMENT, "no group is open");
 	if (--coll_group.depth > 0)
 		return COLL_OK;
 	coll_group.first = coll_group.last = NULL;
@@ -417,7 +421,7 @@ coll_status coll_group_end(void)
 		return COLL_ERR_ARGUMENT;
 	if (calls > CONTEXTS_LOCAL && !(b.ctxs = malloc((size_t)calls * sizeof(struct coll_context *)))) {
 		give_up(list, COLL_ERR_MEMORY);
-		return COLL_ERR_MEMORY;
+		return coll_thread_error_say("group_end", COLL_ERR_MEMORY, NULL);
 	}
 	st = fuse(&list);
 	if (st == COLL_OK)

@@ -97,8 +97,9 @@ coll_status coll_request_launch(struct coll_request *r, struct coll_stream *stre
 	st = coll_request_submit(r, stream, 0);
 	*submitted = st == COLL_OK;
 	/* A failure from here on ends the request: its stream, or whoever waits for it, gets the error. */
-	if (st == COLL_OK)
-		coll_batch_enqueue(&batch);
+	if (st != COLL_OK)
+		return coll_comm_keep(r->comm, st);
+	coll_batch_enqueue(&batch);
 	return st;
 }
 
@@ -122,7 +123,9 @@ coll_status coll_request_await(struct coll_request *r, int timeout_ms)
 	atomic_store_explicit(&r->awaited, false, memory_order_relaxed);
 	if (timeout_ms < 0)
 		coll_request_attend(r, COLL_WAIT_ENDS);
-	return st == COLL_OK ? r->status : st;
+	if (st != COLL_OK || r->status == COLL_OK)
+		return st;
+	return coll_comm_keep(r->comm, r->status);
 }
 
 coll_status coll_request_dispatch(struct coll_request *r, struct coll_stream *stream)

@@ -117,7 +117,7 @@ static coll_status inline_pair(struct coll_comm *comm, const struct coll_pair *p
 static coll_status name_dead(struct coll_comm *comm, const struct coll_pair *p, coll_status st)
 {
 	if (st != COLL_ERR_PEER_DEAD || !coll_comm_lives_on(comm))
-		return st;
+		return st == COLL_OK ? st : coll_comm_keep(comm, st);
 	return coll_comm_refuse_dead(comm, "send_recv", coll_comm_is_dead(comm, p->dest) ? p->dest : p->source);
 }
 
@@ -131,7 +131,7 @@ coll_status coll_comm_pair(struct coll_comm *comm, const struct coll_pair *p)
 		return st == COLL_OK ? name_dead(comm, p, coll_request_dispatch(r, p->stream)) : st;
 	}
 	if (comm->ended)
-		return comm->ended;
+		return coll_comm_keep(comm, comm->ended);
 	if (!coll_pair_self(comm, p))
 		return name_dead(comm, p, inline_pair(comm, p));
 	if (p->send_count > 0) /* if the count is 0, either buffer may be NULL */

@@ -22,6 +22,7 @@
 #include "call/issue.h"
 #include "core/entry.h"
 #include "core/error.h"
+#include "core/thread_error.h"
 #include "engine/order.h"
 #include "engine/run.h"
 #include "inflight/async.h"
@@ -71,6 +72,8 @@ static coll_status compare(struct coll_operation *op)
 	st = coll_request_submit(&c->request, NULL, 0);
 	if (st == COLL_OK)
 		st = coll_request_await(&c->request, -1);
+	else
+		coll_comm_keep(comm, st);
 	coll_request_recycle(&c->request);
 	return st;
 }
@@ -192,7 +195,8 @@ static coll_status start_inline(struct coll_operation *op)
 	r->wait.nruns = 1;
 	if (st != COLL_OK) {
 		coll_record_retire(&comm->record, &r->record);
-		return coll_comm_fail(comm, st, -1, "cannot start the plan: ", coll_status_string(st));
+		st = coll_comm_fail(comm, st, -1, "cannot start the plan: ", coll_status_string(st));
+		return coll_comm_keep(comm, st);
 	}
 	coll_run_poll(op->run, NULL); /* an error is sticky: wait returns it */
 	/* Make the recorder entry while the first frames travel. */
@@ -214,8 +218,10 @@ coll_status coll_operation_start(coll_operation *op, coll_stream *stream)
 	bool submitted;
 	coll_status st;
 
-	if (forbidden(op, kind) || !op->comm)
+	if (forbidden(op, kind))
 		return COLL_ERR_ARGUMENT;
+	if (!op->comm)
+		return coll_thread_error_say(kind, COLL_ERR_ARGUMENT, "its communicator has been destroyed");
 	st = coll_comm_usable(op->comm, kind, false);
 	if (st != COLL_OK)
 		return st;
@@ -260,8 +266,12 @@ coll_status coll_operation_wait(coll_operation *op, int timeout_ms)
 
 	if (forbidden(op, "operation_wait"))
 		return COLL_ERR_ARGUMENT;
-	if (!op->out || !op->comm)
-		return op->status;
+	if ((!op->out || !op->comm) && op->status == COLL_OK)
+		return COLL_OK;
+	if (!op->comm)
+		return coll_thread_error_say("operation_wait", op->status, NULL);
+	if (!op->out)
+		return coll_comm_keep(op->comm, op->status);
 	if (coll_notify_forbids(op->comm->ctx, "operation_wait"))
 		return COLL_ERR_ARGUMENT;
 	if (r->noted)

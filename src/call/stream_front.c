@@ -5,6 +5,7 @@
 
 #include "core/entry.h"
 #include "core/error.h"
+#include "core/thread_error.h"
 #include "device/device.h"
 #include "inflight/async.h"
 #include "inflight/drive.h"
@@ -82,12 +83,12 @@ static bool complete(void *arg)
 	return atomic_load_explicit(&s->through, memory_order_acquire) == s->last;
 }
 
-static coll_status status_of(struct coll_stream *s)
+static coll_status status_of(struct coll_stream *s, const char *kind)
 {
 	coll_status st;
 
 	coll_async_lock(s->ctx);
-	st = s->status;
+	st = s->status == COLL_OK ? COLL_OK : coll_thread_error_of(s->why, s->status, kind);
 	pthread_mutex_unlock(&s->ctx->async->lock);
 	return st;
 }
@@ -105,7 +106,7 @@ coll_status coll_stream_query(coll_stream *s)
 		coll_drive_ask(s->ctx, complete, s);
 	if (s->device && !complete(s))
 		s->ctx->async->devices->look(s->ctx, true);
-	return complete(s) ? status_of(s) : COLL_AGAIN;
+	return complete(s) ? status_of(s, "stream_query") : COLL_AGAIN;
 }
 
 coll_status coll_stream_wait(coll_stream *s, int timeout_ms)
@@ -115,7 +116,7 @@ coll_status coll_stream_wait(coll_stream *s, int timeout_ms)
 	if (forbidden(s, "stream_wait"))
 		return COLL_ERR_ARGUMENT;
 	st = coll_async_await_one(s->ctx, NULL, s->device, complete, s, timeout_ms);
-	return st == COLL_OK ? status_of(s) : st;
+	return st == COLL_OK ? status_of(s, "stream_wait") : st;
 }
 
 coll_status coll_stream_destroy(coll_stream **stream)
@@ -132,13 +133,16 @@ coll_status coll_stream_destroy(coll_stream **stream)
 		free(s);
 		return COLL_OK;
 	}
-	if (coll_notify_forbids(s->ctx, "stream_destroy") || coll_noted_has(NULL, s))
+	if (coll_notify_forbids(s->ctx, "stream_destroy"))
 		return COLL_ERR_ARGUMENT;
+	if (coll_noted_has(NULL, s))
+		return coll_thread_error_say("stream_destroy", COLL_ERR_ARGUMENT, "a group still has calls on it");
 	st = coll_stream_wait(s, -1);
 	*stream = NULL;
 	ctx = s->ctx;
 	coll_async_lock(ctx);
 	coll_event_detach(s);
+	coll_failure_drop(&s->why);
 	pthread_mutex_unlock(&ctx->async->lock);
 	free(s);
 	coll_context_release(&ctx);

@@ -201,6 +201,7 @@ static void release(struct coll_tag_receive *p)
 		pthread_mutex_unlock(&ctx->async->lock);
 	}
 	free(p->host);
+	coll_failure_drop(&p->why);
 	free(p);
 	coll_context_release(&ctx);
 }
@@ -254,6 +255,8 @@ static coll_status deliver(struct coll_tag_receive *p)
 
 static coll_status post(struct coll_comm *comm, struct coll_tag_receive *p)
 {
+	coll_status st;
+
 	if (p->op.posted.source == COLL_NO_PEER) {
 		p->op.source = COLL_NO_PEER;
 		p->op.got_tag = COLL_ANY_TAG;
@@ -269,7 +272,8 @@ static coll_status post(struct coll_comm *comm, struct coll_tag_receive *p)
 		atomic_store_explicit(&p->tag.request.done, true, memory_order_relaxed);
 		return COLL_OK;
 	}
-	return coll_request_submit(&p->tag.request, NULL, 0);
+	st = coll_request_submit(&p->tag.request, NULL, 0);
+	return st == COLL_OK ? st : coll_comm_keep(comm, st);
 }
 
 static coll_status irecv(struct coll_comm *comm, enum coll_record_message message, const struct coll_tag_op *op,
@@ -295,6 +299,7 @@ static coll_status irecv(struct coll_comm *comm, enum coll_record_message messag
 	p->waited_until_ns = 0;
 	p->device = p->host = NULL;
 	p->brought = COLL_OK;
+	p->why = NULL;
 	coll_list_init(&p->to_device);
 	if (!divert(comm, p)) {
 		free(p);
@@ -329,6 +334,11 @@ static bool is_done(void *arg)
 	return atomic_load_explicit(&r->done, memory_order_acquire);
 }
 
+static const char *kind_of(const struct coll_tag_receive *p)
+{
+	return coll_record_message_name(p->tag.message);
+}
+
 static void describe_death(const struct coll_tag_receive *p, struct coll_error_box *box)
 {
 	char name[32];
@@ -348,7 +358,7 @@ static void describe(const struct coll_tag_receive *p, struct coll_error_box *bo
 
 	coll_error_clear(box);
 	box->rank = op->source;
-	snprintf(box->kind, sizeof(box->kind), "irecv");
+	snprintf(box->kind, sizeof(box->kind), "%s", kind_of(p));
 	if (st == COLL_ERR_CANCELLED)
 		coll_error_set(box, st, "the receive was cancelled");
 	else if (st == COLL_ERR_PEER_DEAD)
@@ -375,7 +385,7 @@ static void explain(const struct coll_tag_receive *p)
 
 	describe(p, &box);
 	m = coll_message_split(box.status, box.message);
-	snprintf(message, sizeof(message), "rank %d of %d: irecv: %s%s", p->rank, p->size, m.text, m.tag);
+	snprintf(message, sizeof(message), "rank %d of %d: %s: %s%s", p->rank, p->size, box.kind, m.text, m.tag);
 	coll_thread_error_keep(&box, message);
 }
 
@@ -405,6 +415,8 @@ static coll_status finish(coll_request **req, coll_message_info *info)
 		        .source = p->op.source, .tag = p->op.got_tag, .count = p->op.got_count, .type = p->op.got_type};
 	if (st == COLL_ERR_ARGUMENT || st == COLL_ERR_CANCELLED || (st == COLL_ERR_PEER_DEAD && p->op.dead >= 0))
 		explain(p);
+	else if (st != COLL_OK && p->brought == COLL_OK)
+		coll_thread_error_of(p->why, st, kind_of(p));
 	release(p);
 	return st;
 }
@@ -439,11 +451,13 @@ coll_status coll_request_wait(coll_request **req, int timeout_ms, coll_message_i
 {
 	coll_status st;
 
-	if (!req || !*req || forbidden(*req, "request_wait"))
+	if (!req || !*req)
+		return coll_thread_error_say("request_wait", COLL_ERR_ARGUMENT, "the request is NULL");
+	if (forbidden(*req, "request_wait"))
 		return COLL_ERR_ARGUMENT;
 	if (!is_done(*req)) {
 		if (coll_group.depth > 0) /* its sends have not begun */
-			return COLL_ERR_ARGUMENT;
+			return coll_thread_error_say("request_wait", COLL_ERR_ARGUMENT, "its group has not ended");
 		st = await(coll_tag_receive_of(*req), NULL, timeout_ms);
 		if (st != COLL_OK)
 			return st;
@@ -453,7 +467,9 @@ coll_status coll_request_wait(coll_request **req, int timeout_ms, coll_message_i
 
 coll_status coll_request_test(coll_request **req, coll_message_info *info)
 {
-	if (!req || !*req || forbidden(*req, "request_test"))
+	if (!req || !*req)
+		return coll_thread_error_say("request_test", COLL_ERR_ARGUMENT, "the request is NULL");
+	if (forbidden(*req, "request_test"))
 		return COLL_ERR_ARGUMENT;
 	if (!is_done(*req))
 		coll_drive_ask(coll_tag_receive_of(*req)->ctx, is_done, *req);
@@ -466,7 +482,7 @@ coll_status coll_request_cancel(coll_request *req)
 	coll_status st = COLL_AGAIN;
 
 	if (!req)
-		return COLL_ERR_ARGUMENT;
+		return coll_thread_error_say("request_cancel", COLL_ERR_ARGUMENT, "the request is NULL");
 	p = coll_tag_receive_of(req);
 	if (coll_entry_forbids(p->ctx, "request", "request_cancel"))
 		return COLL_ERR_ARGUMENT;

@@ -9,6 +9,7 @@
 #include "base/messages.h"
 #include "call/begin.h"
 #include "core/error.h"
+#include "core/failure.h"
 #include "inflight/drive.h"
 #include "inflight/queue.h"
 #include "match/receive.h"
@@ -159,6 +160,12 @@ static coll_status inspect(struct coll_request *r, uint64_t now)
 static void recycle(struct coll_request *r)
 {
 	struct coll_tag_send *s = COLL_ENTRY(coll_tag_of(r), struct coll_tag_send, tag);
+static void leave(struct coll_request *r)
+{
+	if (coll_tag_op_of(r)->receives && r->status != COLL_OK)
+		coll_tag_receive_of(r)->why = coll_failure_of(r->comm, r->status);
+}
+
 
 	if (s->pack_cap > PACK_KEPT) {
 		free(s->tag.pack);
@@ -183,6 +190,7 @@ const struct coll_request_kind coll_tag_kind = {.name = "tag",
                                                 .recycle = recycle,
                                                 .fini = fini};
 
+                                                .leave = leave,
 void coll_tag_kind_attach(struct coll_context *ctx)
 {
 	ctx->async->poll_tags = poll;

@@ -25,6 +25,7 @@ struct coll_tag_receive {
 	void *device, *host;
 	struct coll_link to_device; /* comm->inflight.to_device; async lock, and changed by who has the copier */
 	coll_status brought;
+	struct coll_failure *why; /* it has ended with the communicator, which may be destroyed by now */
 };
 
 /* Both kinds have it behind the request. */

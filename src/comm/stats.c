@@ -107,8 +107,10 @@ coll_status coll_comm_stats(coll_comm *comm, coll_stats *rows, int *count)
 	double tick;
 	int n = 0;
 
-	if (coll_entry_no_comm(comm, "comm_stats") || !count || *count < 0 || (*count > 0 && !rows))
+	if (coll_entry_no_comm(comm, "comm_stats"))
 		return COLL_ERR_ARGUMENT;
+	if (!count || *count < 0 || (*count > 0 && !rows))
+		return coll_comm_refuse(comm, "comm_stats", COLL_ERR_ARGUMENT, "count or rows is NULL, or *count < 0");
 	row_bytes = *count > 0 ? coll_sized_of(rows, first) : first;
 	if (row_bytes == 0)
 		return coll_comm_refuse(comm, "comm_stats", COLL_ERR_ARGUMENT,

@@ -40,6 +40,14 @@ static inline void coll_comm_death_reported(const struct coll_comm *comm)
 		atomic_store_explicit(&coll_comm_dead(comm)->reported, true, memory_order_relaxed);
 }
 
+/* Why collectives, or the whole communicator, have ended; NULL: they have not. */
+static inline const coll_error *coll_comm_ended_error(const struct coll_comm *comm)
+{
+	if (!comm->failed)
+		return NULL;
+	return comm->ended && coll_comm_dead(comm) ? &coll_comm_dead(comm)->ended.error : &comm->lost.error;
+}
+
 /* Append to the list. False: no memory. */
 bool coll_comm_note_dead(struct coll_comm *comm, int rank);
 

@@ -15,6 +15,7 @@
 #include "control/last_error.h"
 #include "core/dead.h"
 #include "core/fabric.h"
+#include "core/thread_error.h"
 #include "intra/zero_copy.h"
 
 struct coll_rank_name coll_comm_name(const struct coll_comm *comm, int rank)
@@ -223,6 +224,7 @@ coll_status coll_comm_refuse(struct coll_comm *comm, const char *kind, coll_stat
 	vsnprintf(b->message, sizeof(b->message), format, ap);
 	va_end(ap);
 	expose(comm, b, &comm->refused);
+	coll_thread_error_copy(&comm->refused.error);
 	if (coll_comm_dead(comm))
 		coll_comm_dead(comm)->refused = true;
 	m = coll_message_split(status, b->message);
@@ -303,10 +305,12 @@ void coll_comm_refused_late(struct coll_comm *comm, const struct coll_comm *chil
 	/* Without memory it is the one that is known. */
 	mine->late = n > 0 ? ranks : &mine->rank;
 	mine->late_count = n > 0 ? n : mine->rank >= 0;
+	coll_thread_error_copy(mine);
 }
 
 void coll_comm_refused_for(struct coll_comm *comm, int culprit)
 {
 	comm->refused.error.rank = culprit;
 	snprintf(comm->refusal.host, sizeof(comm->refusal.host), "%s", coll_comm_peer_info(comm, culprit)->host_name);
+	coll_thread_error_copy(&comm->refused.error);
 }

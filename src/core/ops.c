@@ -100,8 +100,10 @@ coll_status coll_op_destroy(coll_op *op, coll_comm *comm)
 {
 	struct coll_op_entry *e;
 
-	if (coll_entry_no_comm(comm, "op_destroy") || !op)
+	if (coll_entry_no_comm(comm, "op_destroy"))
 		return COLL_ERR_ARGUMENT;
+	if (!op)
+		return coll_comm_refuse(comm, "op_destroy", COLL_ERR_ARGUMENT, "op is NULL");
 	e = entry_of(comm, *op);
 	if (!e)
 		return coll_comm_refuse(comm, "op_destroy", COLL_ERR_ARGUMENT, "not an operation of this communicator");

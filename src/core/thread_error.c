@@ -1,5 +1,5 @@
 /*
- * The last error of a thread: see thread_error.h.
+ * The last failure of a thread: see thread_error.h.
  *
  * Each thread has one object. The thread's first failure allocates it, and it is freed when the
  * thread ends. It is not a _Thread_local object. Other thread-local variables of the library use
@@ -19,12 +19,6 @@
 #include "base/messages.h"
 #include "base/sized.h"
 
-struct kept_error {
-	struct coll_error_box box;
-	coll_error error;
-	char message[1024];
-};
-
 static struct {
 	pthread_once_t once;
 	pthread_key_t key;
@@ -32,9 +26,17 @@ static struct {
 	atomic_bool usable;
 } creation = {.once = PTHREAD_ONCE_INIT};
 
+static void end(void *failure)
+{
+	struct coll_failure *f = failure;
+
+	free(f->late);
+	free(f);
+}
+
 static void make_key(void)
 {
-	if (pthread_key_create(&creation.key, free) == 0)
+	if (pthread_key_create(&creation.key, end) == 0)
 		atomic_store_explicit(&creation.usable, true, memory_order_release);
 }
 
@@ -46,9 +48,9 @@ __attribute__((destructor)) static void delete_key(void)
 }
 
 /* The object of this thread, or NULL. */
-static struct kept_error *mine(bool wanted)
+static struct coll_failure *mine(bool wanted)
 {
-	struct kept_error *t;
+	struct coll_failure *t;
 
 	pthread_once(&creation.once, make_key);
 	if (!atomic_load_explicit(&creation.usable, memory_order_relaxed))
@@ -64,23 +66,44 @@ static struct kept_error *mine(bool wanted)
 	return t;
 }
 
+void coll_thread_error_copy(const coll_error *e)
+{
+	struct coll_failure *t = mine(true);
+
+	if (t && e != &t->error)
+		coll_failure_copy(t, e);
+}
+
 void coll_thread_error_keep(const struct coll_error_box *box, const char *message)
 {
-	struct kept_error *t = mine(true);
+	coll_thread_error_copy(&(coll_error){.status = box->status,
+	                                     .rank = box->rank,
+	                                     .host = box->host,
+	                                     .operation = box->operation,
+	                                     .kind = box->kind,
+	                                     .step = box->step,
+	                                     .link = box->link,
+	                                     .elapsed_s = box->elapsed_s,
+	                                     .message = message});
+}
 
-	if (!t)
-		return;
-	t->box = *box;
-	snprintf(t->message, sizeof(t->message), "%s", message);
-	t->error = (coll_error){.status = box->status,
-	                        .rank = box->rank,
-	                        .host = t->box.host,
-	                        .operation = box->operation,
-	                        .kind = t->box.kind,
-	                        .step = box->step,
-	                        .link = t->box.link,
-	                        .elapsed_s = box->elapsed_s,
-	                        .message = t->message};
+coll_status coll_thread_error_say(const char *kind, coll_status status, const char *why)
+{
+	const struct coll_message_text m = coll_message_split(status, why ? why : coll_status_string(status));
+	char message[sizeof((struct coll_failure){0}.message)];
+
+	snprintf(message, sizeof(message), "%s: %s%s", kind, m.text, m.tag);
+	coll_thread_error_copy(&(coll_error){
+	        .status = status, .rank = -1, .host = "", .kind = kind, .step = -1, .link = "", .message = message});
+	return status;
+}
+
+coll_status coll_thread_error_of(const struct coll_failure *why, coll_status status, const char *kind)
+{
+	if (!why || why->error.status != status)
+		return coll_thread_error_say(kind, status, NULL);
+	coll_thread_error_copy(&why->error);
+	return status;
 }
 
 coll_status coll_thread_error_failed(coll_status st, const struct coll_error_box *box, const coll_config *cfg)
@@ -107,7 +130,7 @@ coll_status coll_thread_error_failed(coll_status st, const struct coll_error_box
 
 const coll_error *coll_thread_error_error(void)
 {
-	const struct kept_error *t = mine(false);
+	const struct coll_failure *t = mine(false);
 
 	return t ? &t->error : NULL;
 }

@@ -50,6 +50,7 @@ struct coll_stream {
 	_Atomic uint64_t through;        /* complete up to here; written under the lock */
 	coll_status status;              /* lock: the first error, sticky */
 	uint64_t failed_at;              /* lock: the position of that error */
+	struct coll_failure *why;        /* lock: that error, NULL: only its status */
 	struct coll_event_wait *waiters; /* lock: events of other streams */
 	struct coll_link events;         /* lock: events last recorded on this stream */
 	struct coll_link notices;        /* lock: what waits for positions, in their order; see notify.h */
@@ -65,6 +66,7 @@ struct coll_event {
 	struct coll_stream *stream; /* lock; NULL: never recorded, or the stream was destroyed */
 	uint64_t position;          /* lock */
 	coll_status status;         /* lock: status after the stream was destroyed */
+	struct coll_failure *why;   /* lock: as the stream's, after it was destroyed */
 	uint64_t reached_ns;        /* lock; 0: not reached */
 	struct coll_link notices;   /* lock: of any recording, not due yet */
 };

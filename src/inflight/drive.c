@@ -12,6 +12,7 @@
 #include "control/gossip.h"
 #include "core/dead.h"
 #include "core/error.h"
+#include "core/thread_error.h"
 #include "engine/run.h"
 #include "inflight/async.h"
 #include "inflight/inlined.h"
@@ -453,6 +454,25 @@ bool coll_comm_lives_on(const struct coll_comm *comm)
 	return coll_comm_dead(comm) && status_of(comm, &comm->ended) == COLL_OK;
 }
 
+coll_status coll_comm_keep(struct coll_comm *comm, coll_status st)
+{
+	const bool locked = pending(comm);
+	const coll_error *e;
+
+	if (locked)
+		coll_async_lock(comm->ctx);
+	e = coll_comm_ended_error(comm);
+	if (!e || e->status != st)
+		e = &comm->refused.error;
+	if (e->status == st)
+		coll_thread_error_copy(e);
+	else
+		coll_thread_error_say("call", st, NULL);
+	if (locked)
+		pthread_mutex_unlock(&comm->ctx->async->lock);
+	return st;
+}
+
 /* The thread of the communicator reads its notes. */
 static void attend(struct coll_comm *comm, const char *kind)
 {
@@ -500,7 +520,7 @@ coll_status coll_comm_usable(struct coll_comm *comm, const char *kind, bool mess
 	coll_comm_death_reported(comm);
 	if (coll_comm_dead(comm))
 		coll_comm_dead(comm)->refused = false;
-	return st;
+	return coll_comm_keep(comm, st);
 }
 
 coll_status coll_comm_lose(struct coll_comm *comm, coll_status status, int culprit, const char *cause)

@@ -17,6 +17,9 @@ bool coll_comm_lives_on(const struct coll_comm *comm);
  * notes. */
 coll_status coll_comm_usable(struct coll_comm *comm, const char *kind, bool message);
 
+/* A call of the communicator's thread has failed: coll_last_error(NULL) says how. Returns the status. */
+coll_status coll_comm_keep(struct coll_comm *comm, coll_status st);
+
 /* Fail the communicator when its thread finds an error outside of a call: coll_comm_fail(), and all
  * pending requests end. */
 coll_status coll_comm_lose(struct coll_comm *comm, coll_status status, int culprit, const char *cause);

@@ -5,6 +5,7 @@
 #include "inflight/event.h"
 
 #include "base/clock.h"
+#include "core/failure.h"
 #include "inflight/async.h"
 #include "inflight/stream.h"
 
@@ -39,6 +40,8 @@ void coll_event_detach(struct coll_stream *s)
 
 		coll_list_remove(&e->link);
 		e->status = coll_stream_failure(s, e->position);
+		if (e->status != COLL_OK)
+			e->why = coll_failure_share(s->why);
 		e->stream = NULL;
 	}
 }

@@ -17,6 +17,7 @@
 
 #include "base/log.h"
 #include "core/entry.h"
+#include "core/thread_error.h"
 #include "inflight/async.h"
 #include "inflight/stream.h"
 
@@ -68,6 +69,7 @@ bool coll_notify_forbids(struct coll_context *ctx, const char *kind)
 		return false;
 	if (ctx)
 		coll_log(&ctx->logger, COLL_LOG_ERROR, "[COLL-1204] %s: not inside a function of event_notify", kind);
+	coll_thread_error_say(kind, COLL_ERR_ARGUMENT, "[COLL-1204] not inside a function of event_notify");
 	return true;
 }
 

@@ -108,6 +108,7 @@ struct coll_event_wait {
 	struct coll_request request;
 	uint64_t position;
 	struct coll_event_wait *next;
+	struct coll_failure *why; /* of request.status */
 };
 static_assert(sizeof(struct coll_event_wait) <= 416, "a wait for an event");
 

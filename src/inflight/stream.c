@@ -5,6 +5,7 @@
  */
 #include "inflight/stream.h"
 
+#include "core/failure.h"
 #include "inflight/async.h"
 #include "inflight/event.h"
 #include "inflight/notify.h"
@@ -52,10 +53,20 @@ static void release_waiters(struct coll_stream *s, uint64_t through)
 			continue;
 		}
 		*at = w->next;
-		if (coll_stream_failure(s, w->position) != COLL_OK)
+		if (coll_stream_failure(s, w->position) != COLL_OK) {
 			w->request.status = s->status;
+			w->why = coll_failure_share(s->why);
+		}
 		coll_inflight_unblock(&w->request);
 	}
+}
+
+/* A wait for an event has the failure of another stream. It ends with this. */
+static struct coll_failure *failure_of(struct coll_request *r, coll_status status)
+{
+	struct coll_event_wait *w = r->is == COLL_IS_EVENT ? COLL_ENTRY(r, struct coll_event_wait, request) : NULL;
+
+	return w ? coll_failure_share(w->why) : coll_failure_of(r->comm, status);
 }
 
 void coll_stream_pop(struct coll_stream *s, struct coll_request *r, coll_status status)
@@ -67,7 +78,11 @@ void coll_stream_pop(struct coll_stream *s, struct coll_request *r, coll_status 
 	if (status != COLL_OK && (s->status == COLL_OK || r->position < s->failed_at)) {
 		s->status = status;
 		s->failed_at = r->position;
+		coll_failure_drop(&s->why);
+		s->why = failure_of(r, status);
 	}
+	if (r->is == COLL_IS_EVENT)
+		coll_failure_drop(&COLL_ENTRY(r, struct coll_event_wait, request)->why);
 	if (coll_list_empty(&s->items)) {
 		through = s->last;
 	} else {
