@@ -544,6 +544,12 @@ COLL_API coll_status coll_irecv(void *buf, size_t max_count, coll_dtype type, in
 COLL_API coll_status coll_request_wait(coll_request **req, int timeout_ms, coll_message_info *info);
 /* The same without waiting. COLL_AGAIN: it has not ended. */
 COLL_API coll_status coll_request_test(coll_request **req, coll_message_info *info);
+/* Wait for a message, and leave it where it is: *info (or NULL) says what the next receive of this source and tag gets.
+ * source may be COLL_ANY_SOURCE, tag may be COLL_ANY_TAG. A message that a posted receive takes is seen by no probe.
+ * Time limits, deaths and COLL_NO_PEER as for coll_recv_tag(); not inside a group. */
+COLL_API coll_status coll_probe(int source, int tag, coll_comm *comm, coll_message_info *info);
+/* The same without waiting, also inside a group. COLL_AGAIN: there is no such message. */
+COLL_API coll_status coll_iprobe(int source, int tag, coll_comm *comm, coll_message_info *info);
 /* Take back a receive. COLL_OK: it has ended with COLL_ERR_CANCELLED. COLL_AGAIN: it is too late,
  * since it has a message or has ended. Wait for it in either case. */
 COLL_API coll_status coll_request_cancel(coll_request *req);

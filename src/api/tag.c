@@ -31,15 +31,27 @@ coll_status coll_send_tag(const void *buf, size_t count, coll_dtype type, int pe
 	                                             : st;
 }
 
-static coll_status check_receive(coll_comm *comm, const char *kind, void *buf, size_t max_count, coll_dtype type,
-                                 int source, int tag)
+/* What a receive or a probe names. */
+static coll_status check_names(coll_comm *comm, const char *kind, coll_dtype type, int source, int tag)
 {
 	coll_status st = coll_check_message(comm, kind, NULL, type);
 
 	if (st == COLL_OK && source != COLL_ANY_SOURCE && source != COLL_NO_PEER)
 		st = coll_check_rank(comm, kind, "source", source);
-	if (st == COLL_OK && tag != COLL_ANY_TAG)
-		st = check_tag(comm, kind, tag);
+	return st == COLL_OK && tag != COLL_ANY_TAG ? check_tag(comm, kind, tag) : st;
+}
+
+static void fill_none(coll_message_info *info, coll_dtype type)
+{
+	if (info)
+		*info = (coll_message_info){.source = COLL_NO_PEER, .tag = COLL_ANY_TAG, .type = type};
+}
+
+static coll_status check_receive(coll_comm *comm, const char *kind, void *buf, size_t max_count, coll_dtype type,
+                                 int source, int tag)
+{
+	coll_status st = check_names(comm, kind, type, source, tag);
+
 	if (st == COLL_OK)
 		st = coll_check_buffer(comm, kind, "buf", buf, 1, max_count, type);
 	return st == COLL_OK ? coll_comm_takes(comm, kind, "buf", buf, max_count * coll_dtype_size(type)) : st;
@@ -50,11 +62,36 @@ coll_status coll_recv_tag(void *buf, size_t max_count, coll_dtype type, int sour
 {
 	const coll_status st = check_receive(comm, "recv_tag", buf, max_count, type, source, tag);
 
-	if (st == COLL_OK && source == COLL_NO_PEER && info)
-		*info = (coll_message_info){.source = COLL_NO_PEER, .tag = COLL_ANY_TAG, .type = type};
-	if (source == COLL_NO_PEER)
+	if (st != COLL_OK)
 		return st;
-	return st == COLL_OK ? coll_comm_recv_tag(comm, buf, max_count, type, source, tag, info) : st;
+	if (source != COLL_NO_PEER)
+		return coll_comm_recv_tag(comm, buf, max_count, type, source, tag, info);
+	fill_none(info, type);
+	return COLL_OK;
+}
+
+coll_status coll_probe(int source, int tag, coll_comm *comm, coll_message_info *info)
+{
+	const coll_status st = check_names(comm, "probe", COLL_U8, source, tag);
+
+	if (st != COLL_OK)
+		return st;
+	if (source != COLL_NO_PEER)
+		return coll_comm_probe(comm, source, tag, info);
+	fill_none(info, COLL_U8);
+	return COLL_OK;
+}
+
+coll_status coll_iprobe(int source, int tag, coll_comm *comm, coll_message_info *info)
+{
+	const coll_status st = check_names(comm, "iprobe", COLL_U8, source, tag);
+
+	if (st != COLL_OK)
+		return st;
+	if (source != COLL_NO_PEER)
+		return coll_comm_iprobe(comm, source, tag, info);
+	fill_none(info, COLL_U8);
+	return COLL_OK;
 }
 
 coll_status coll_irecv(void *buf, size_t max_count, coll_dtype type, int source, int tag, coll_comm *comm,

@@ -34,7 +34,7 @@
 #include "match/send.h"
 #include "select/bind_pair.h"
 
-static coll_status need_tags(struct coll_comm *comm, const char *kind)
+coll_status coll_tag_need(struct coll_comm *comm, const char *kind)
 {
 	const coll_status st = coll_tags_make(comm);
 
@@ -174,7 +174,7 @@ coll_status coll_comm_send_tag(struct coll_comm *comm, const void *buf, size_t c
 	const bool now = !stream && coll_group.depth == 0;
 	struct coll_tag_op op;
 	struct coll_tag_send *s;
-	coll_status st = need_tags(comm, "send_tag");
+	coll_status st = coll_tag_need(comm, "send_tag");
 
 	if (st != COLL_OK)
 		return st;
@@ -211,7 +211,7 @@ static bool divert(struct coll_comm *comm, struct coll_tag_receive *p)
 {
 	const size_t most = p->op.count * coll_dtype_size(p->op.type);
 
-	if (!comm->stage || !devices_of(comm->ctx)->is_memory(comm, p->op.buf, most))
+	if (!comm->stage || p->op.probes || !devices_of(comm->ctx)->is_memory(comm, p->op.buf, most))
 		return true;
 	p->host = malloc(most);
 	if (!p->host)
@@ -266,7 +266,7 @@ static coll_status post(struct coll_comm *comm, struct coll_tag_receive *p)
 		atomic_store_explicit(&p->tag.request.done, true, memory_order_relaxed);
 		return COLL_OK;
 	}
-	if (coll_tags_receive_now(comm, &p->op)) {
+	if (!p->op.probes && coll_tags_receive_now(comm, &p->op)) {
 		record(comm, &p->op, p->tag.message, p->op.posted.source, p->op.posted.tag, p->op.status);
 		p->tag.request.status = p->op.status;
 		atomic_store_explicit(&p->tag.request.done, true, memory_order_relaxed);
@@ -280,7 +280,7 @@ static coll_status irecv(struct coll_comm *comm, enum coll_record_message messag
                          coll_request **req)
 {
 	const char *kind = coll_record_message_name(message);
-	coll_status st = need_tags(comm, kind);
+	coll_status st = coll_tag_need(comm, kind);
 	struct coll_tag_receive *p;
 
 	if (st != COLL_OK)
@@ -512,25 +512,25 @@ static bool waits_for_itself(const struct coll_comm *comm, const struct coll_req
 	return alone;
 }
 
-coll_status coll_comm_recv_tag(struct coll_comm *comm, void *buf, size_t max_count, coll_dtype type, int source,
-                               int tag, coll_message_info *info)
+/* Begin a receive or a probe, and wait for its end. */
+static coll_status wait_for(struct coll_comm *comm, enum coll_record_message message, const struct coll_tag_op *op,
+                            coll_message_info *info)
 {
+	const char *kind = coll_record_message_name(message);
 	struct coll_request *r = NULL;
 	struct coll_error_box box;
-	struct coll_tag_op op;
 	coll_status st;
 
 	if (coll_group.depth > 0)
-		return coll_comm_refuse(comm, "recv_tag", COLL_ERR_ARGUMENT,
-		                        "it cannot be part of a group: post the receive with coll_irecv()");
-	coll_tag_op_receive(&op, buf, max_count, type, source, tag);
-	st = irecv(comm, COLL_MESSAGE_RECV_TAG, &op, &r);
+		return coll_comm_refuse(comm, kind, COLL_ERR_ARGUMENT, "it cannot be part of a group%s",
+		                        op->probes ? "" : ": post the receive with coll_irecv()");
+	st = irecv(comm, message, op, &r);
 	if (st != COLL_OK)
 		return st;
-	if (waits_for_itself(comm, r, source)) {
+	if (waits_for_itself(comm, r, op->posted.source)) {
 		coll_request_cancel(r);
 		coll_request_wait(&r, -1, NULL);
-		return coll_comm_refuse(comm, "recv_tag", COLL_ERR_ARGUMENT,
+		return coll_comm_refuse(comm, kind, COLL_ERR_ARGUMENT,
 		                        "[COLL-1205] it would wait for ever for a message of this rank itself");
 	}
 	st = await(coll_tag_receive_of(r), comm, -1);
@@ -538,15 +538,32 @@ coll_status coll_comm_recv_tag(struct coll_comm *comm, void *buf, size_t max_cou
 		return st;
 	if (r->status == COLL_ERR_ARGUMENT) {
 		describe(coll_tag_receive_of(r), &box);
-		coll_comm_refuse(comm, "recv_tag", box.status, "%s", box.message);
+		coll_comm_refuse(comm, kind, box.status, "%s", box.message);
 	}
 	if (r->status == COLL_ERR_PEER_DEAD && coll_tag_receive_of(r)->op.dead >= 0)
-		coll_comm_refuse_dead(comm, "recv_tag", coll_tag_receive_of(r)->op.source);
+		coll_comm_refuse_dead(comm, kind, coll_tag_receive_of(r)->op.source);
 	st = deliver(coll_tag_receive_of(r));
 	if (st == COLL_OK)
 		return finish(&r, info);
 	finish(&r, info);
 	return devices_of(comm->ctx)->give_up(comm, st);
+}
+
+coll_status coll_comm_recv_tag(struct coll_comm *comm, void *buf, size_t max_count, coll_dtype type, int source,
+                               int tag, coll_message_info *info)
+{
+	struct coll_tag_op op;
+
+	coll_tag_op_receive(&op, buf, max_count, type, source, tag);
+	return wait_for(comm, COLL_MESSAGE_RECV_TAG, &op, info);
+}
+
+coll_status coll_comm_probe(struct coll_comm *comm, int source, int tag, coll_message_info *info)
+{
+	struct coll_tag_op op;
+
+	coll_tag_op_probe(&op, source, tag);
+	return wait_for(comm, COLL_MESSAGE_PROBE, &op, info);
 }
 
 /* ---- The end of a communicator ---- */

@@ -91,7 +91,10 @@ static void enter(struct coll_request *r)
 	coll_pair_record(r->comm, &t->pair, &r->record);
 	r->record.op = t->message;
 	r->record.signature = (uint32_t)t->tag;
-	r->wait.entries[0] = coll_begin_tag_entry(r->comm, &r->record, r->stream ? r->stream->number : 0);
+	/* A probe moves no message, so it is none in the statistics. */
+	r->wait.entries[0] = coll_tag_op_of(r)->probes
+	                             ? NULL
+	                             : coll_begin_tag_entry(r->comm, &r->record, r->stream ? r->stream->number : 0);
 	/* A receive that was posted in advance is nothing that this rank is doing. */
 	r->shown = r->held ? COLL_SHOWN_AWAITED : COLL_SHOWN;
 }
@@ -157,15 +160,15 @@ static coll_status inspect(struct coll_request *r, uint64_t now)
 	                                                 : coll_drive_inspect(r, now);
 }
 
-static void recycle(struct coll_request *r)
-{
-	struct coll_tag_send *s = COLL_ENTRY(coll_tag_of(r), struct coll_tag_send, tag);
 static void leave(struct coll_request *r)
 {
 	if (coll_tag_op_of(r)->receives && r->status != COLL_OK)
 		coll_tag_receive_of(r)->why = coll_failure_of(r->comm, r->status);
 }
 
+static void recycle(struct coll_request *r)
+{
+	struct coll_tag_send *s = COLL_ENTRY(coll_tag_of(r), struct coll_tag_send, tag);
 
 	if (s->pack_cap > PACK_KEPT) {
 		free(s->tag.pack);
@@ -187,10 +190,10 @@ const struct coll_request_kind coll_tag_kind = {.name = "tag",
                                                 .limited = limited,
                                                 .inspect = inspect,
                                                 .attend = attend,
+                                                .leave = leave,
                                                 .recycle = recycle,
                                                 .fini = fini};
 
-                                                .leave = leave,
 void coll_tag_kind_attach(struct coll_context *ctx)
 {
 	ctx->async->poll_tags = poll;

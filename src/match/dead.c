@@ -31,11 +31,30 @@ static void end_transfers(struct coll_comm *comm, struct coll_tag_peer *p)
 	}
 }
 
-/* Receives that name the rank, and those from any source that wait at this moment: each reports the death once. */
+static void end_probes(struct coll_comm *comm, const struct coll_tag_peer *p)
+{
+	struct coll_tags *t = comm->tagged.tags;
+	struct coll_link *next;
+
+	for (struct coll_link *l = t->probes.next; l != &t->probes; l = next) {
+		struct coll_tag_op *op = COLL_ENTRY(l, struct coll_tag_op, link);
+
+		next = l->next;
+		if (op->peer == p->rank || op->peer == COLL_MATCH_ANY)
+			coll_tag_finish_dead(comm, op, p->rank);
+		if (op->peer == COLL_MATCH_ANY)
+			t->dead_told = t->dead;
+	}
+}
+
+/* Receives and probes that name the rank, and those from any source that wait at this moment: each reports the death
+ * once. */
 static void end_receives(struct coll_comm *comm, struct coll_tag_peer *p)
 {
 	struct coll_matcher *m = &comm->tagged.tags->matcher;
 	struct coll_link *lists[] = {&m->source[p->rank].posted, &m->posted_any};
+
+	end_probes(comm, p);
 
 	for (int i = 0; i < 2; i++)
 		while (!coll_list_empty(lists[i])) {

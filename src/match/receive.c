@@ -26,13 +26,42 @@ void coll_tag_op_receive(struct coll_tag_op *op, void *buf, size_t max_count, co
 	coll_list_init(&op->posted.link);
 }
 
-/* A receive gets a message. OK: its payload may be written to the buffer. */
-static coll_status take(struct coll_tag_op *op, const struct coll_message_head *head)
+void coll_tag_op_probe(struct coll_tag_op *op, int source, int tag)
 {
-	op->peer = op->source = head->source;
+	coll_tag_op_receive(op, NULL, 0, COLL_U8, source, tag);
+	op->probes = true;
+}
+
+/* What is said of a message. */
+static void see(struct coll_tag_op *op, const struct coll_message_head *head)
+{
+	op->source = head->source;
 	op->got_tag = head->tag;
 	op->got_count = head->count;
 	op->got_type = (coll_dtype)head->type;
+}
+
+void coll_tag_show(struct coll_tags *t, const struct coll_message_head *head)
+{
+	struct coll_link *next;
+
+	for (struct coll_link *l = t->probes.next; l != &t->probes; l = next) {
+		struct coll_tag_op *op = COLL_ENTRY(l, struct coll_tag_op, link);
+
+		next = l->next;
+		if ((op->peer != COLL_MATCH_ANY && op->peer != head->source) ||
+		    (op->tag != COLL_MATCH_ANY && op->tag != head->tag))
+			continue;
+		see(op, head);
+		coll_tag_finish(t, op, COLL_OK);
+	}
+}
+
+/* A receive gets a message. OK: its payload may be written to the buffer. */
+static coll_status take(struct coll_tag_op *op, const struct coll_message_head *head)
+{
+	see(op, head);
+	op->peer = head->source;
 	op->id = head->id;
 	op->events++;
 	if (op->got_type != op->type && !planted(MATCH_TYPE))
@@ -86,6 +115,8 @@ void coll_tag_arrived(struct coll_comm *comm, struct coll_tag_peer *p, const str
 			coll_tag_fail(t, st, p->rank,
 			              st == COLL_ERR_MEMORY ? "no memory for messages that wait"
 			                                    : "it sends more than its share of the pool");
+		else
+			coll_tag_show(t, head);
 		return;
 	}
 	op = COLL_ENTRY(posted, struct coll_tag_op, posted);
@@ -135,6 +166,44 @@ static int dead_for(struct coll_comm *comm, const struct coll_tag_op *op)
 	return coll_comm_dead(comm)->rank[t->dead_told++];
 }
 
+/* Of named messages that may come: this rank expects them. */
+static void expect(struct coll_comm *comm, const struct coll_tag_op *op)
+{
+	if (op->peer != COLL_MATCH_ANY && op->peer != comm->rank)
+		coll_tag_open(comm, &comm->tagged.tags->peers[op->peer], false);
+}
+
+static void probe(struct coll_comm *comm, struct coll_tag_op *op)
+{
+	struct coll_tags *t = comm->tagged.tags;
+	const struct coll_arrival *a = coll_matcher_peek(&t->matcher, op->peer, op->tag);
+	const int dead = a ? -1 : dead_for(comm, op);
+
+	if (a) {
+		see(op, &a->head);
+		coll_tag_finish(t, op, COLL_OK);
+	} else if (dead >= 0) {
+		coll_tag_finish_dead(comm, op, dead);
+	} else {
+		coll_tag_move(op, COLL_TAG_POSTED, &t->probes);
+		expect(comm, op);
+	}
+}
+
+coll_status coll_tags_look(struct coll_comm *comm, struct coll_tag_op *op)
+{
+	coll_status st = COLL_AGAIN;
+
+	pthread_mutex_lock(&comm->tagged.lock);
+	if (!comm->tagged.closed) {
+		probe(comm, op);
+		coll_list_remove(&op->link);
+		st = op->state == COLL_TAG_DONE ? op->status : COLL_AGAIN;
+	}
+	pthread_mutex_unlock(&comm->tagged.lock);
+	return st;
+}
+
 /* What this rank owes is sent by the next poll. */
 static void receive(struct coll_comm *comm, struct coll_tag_op *op)
 {
@@ -142,6 +211,10 @@ static void receive(struct coll_comm *comm, struct coll_tag_op *op)
 	struct coll_arrival *a;
 	int dead;
 
+	if (op->probes) {
+		probe(comm, op);
+		return;
+	}
 	a = coll_matcher_post(&t->matcher, &op->posted);
 	dead = a ? -1 : dead_for(comm, op);
 	if (dead >= 0) {
@@ -149,8 +222,7 @@ static void receive(struct coll_comm *comm, struct coll_tag_op *op)
 		coll_tag_finish_dead(comm, op, dead);
 	} else if (!a) {
 		coll_tag_move(op, COLL_TAG_POSTED, NULL);
-		if (op->peer != COLL_MATCH_ANY && op->peer != comm->rank)
-			coll_tag_open(comm, &t->peers[op->peer], false);
+		expect(comm, op);
 	} else if (a->head.here) {
 		coll_tag_finish(t, op, take_kept(comm, op, a));
 	} else if (a->head.sender) {
@@ -197,9 +269,9 @@ bool coll_tags_cancel(struct coll_comm *comm, struct coll_tag_op *op)
 
 	pthread_mutex_lock(&comm->tagged.lock);
 	waited = !comm->tagged.closed && op->state == COLL_TAG_POSTED &&
-	         coll_matcher_cancel(&comm->tagged.tags->matcher, &op->posted);
+	         (op->probes || coll_matcher_cancel(&comm->tagged.tags->matcher, &op->posted));
 	if (waited)
-		op->state = COLL_TAG_DONE;
+		coll_tag_move(op, COLL_TAG_DONE, NULL);
 	pthread_mutex_unlock(&comm->tagged.lock);
 	return waited;
 }

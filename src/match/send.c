@@ -162,6 +162,8 @@ static bool pass(struct coll_comm *comm, struct coll_tag_op *op)
 		coll_tag_finish(t, op, COLL_OK);
 	else
 		coll_tag_move(op, COLL_TAG_OFFERED, &t->peers[comm->rank].offered);
+	if (st == COLL_OK)
+		coll_tag_show(t, &head);
 	return true;
 }
 

@@ -47,6 +47,7 @@ struct coll_tags {
 	uint32_t signature; /* of envelope frames */
 	struct coll_plan_cache *plans;
 	struct coll_link done;
+	struct coll_link probes; /* those that wait for a message */
 	struct coll_tags_fault fault;
 	int ends; /* links that ended, of ranks that may live */
 	/* Members that have died: those that were seen here, and those that a receive from any source has reported. */

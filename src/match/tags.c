@@ -86,6 +86,7 @@ static coll_status create(struct coll_comm *comm, struct coll_tags **out)
 	t->eager_max = eager_limit(comm);
 	t->signature = (uint32_t)coll_hash_combine(comm->id, COLL_LANES_TAGS);
 	coll_list_init(&t->done);
+	coll_list_init(&t->probes);
 	t->peers = calloc((size_t)comm->size, sizeof(*t->peers));
 	t->opened = calloc((size_t)comm->size, sizeof(*t->opened));
 	st = t->peers && t->opened ? coll_matcher_init(&t->matcher, comm->size, share_of(comm, t->eager_max))

@@ -46,6 +46,7 @@ struct coll_tag_op {
 	enum coll_tag_state state;
 	bool receives;
 	bool refuses; /* a receive that answers DROP */
+	bool probes;  /* a receive that leaves its message where it is */
 	void *buf;    /* read or written, as receives says */
 	size_t count; /* elements, of a receive at most */
 	coll_dtype type;

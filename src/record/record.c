@@ -67,8 +67,8 @@ const char *coll_record_kind_name(uint8_t kind)
 
 const char *coll_record_message_name(uint8_t op)
 {
-	static const char *const names[COLL_MESSAGE_END] = {"send",     "recv",     "send_recv",
-	                                                    "send_tag", "recv_tag", "irecv"};
+	static const char *const names[COLL_MESSAGE_END] = {"send",     "recv",  "send_recv", "send_tag",
+	                                                    "recv_tag", "irecv", "probe"};
 
 	return names[op < COLL_MESSAGE_END ? op : COLL_MESSAGE_SEND_RECV];
 }
@@ -85,8 +85,11 @@ static void describe_message(const struct coll_record *r, char *buf, size_t len_
 		snprintf(tag, sizeof(tag), ", any tag");
 	else if (coll_message_has_tag(r->op))
 		snprintf(tag, sizeof(tag), ", tag=%d", (int32_t)r->signature);
-	snprintf(buf, len_bytes, "%s(count=%llu, %s, %s%s)", coll_record_message_name(r->op),
-	         (unsigned long long)r->count, type ? type : "?", peer, tag);
+	if (r->op == COLL_MESSAGE_PROBE)
+		snprintf(buf, len_bytes, "probe(%s%s)", peer, tag);
+	else
+		snprintf(buf, len_bytes, "%s(count=%llu, %s, %s%s)", coll_record_message_name(r->op),
+		         (unsigned long long)r->count, type ? type : "?", peer, tag);
 }
 
 static void describe_count(const struct coll_record *r, char *buf, size_t len_bytes)

@@ -39,6 +39,7 @@ enum coll_record_message {
 	COLL_MESSAGE_SEND_TAG,
 	COLL_MESSAGE_RECV_TAG,
 	COLL_MESSAGE_IRECV, /* posted, perhaps long before anybody waits for it */
+	COLL_MESSAGE_PROBE,
 	COLL_MESSAGE_END
 };
 static inline bool coll_message_has_tag(uint8_t op)

@@ -347,6 +347,94 @@ TEST_OF_RANKS(tags, in_groups, 4, 4)
 	free(out);
 }
 
+/* ---- Probes ---- */
+
+static int *read_probed(coll_comm *comm, const coll_message_info *info)
+{
+	int *x = malloc((info->count + 1) * sizeof(int));
+	coll_message_info got;
+
+	OK(comm, coll_recv_tag(x, info->count, info->type, info->source, info->tag, comm, &got));
+	expect_info(&got, info->source, info->tag, info->count);
+	return x;
+}
+
+/* Each is seen, as often as wanted, before it is received: early and late, short and long, of a given rank and of any.
+ */
+TEST_OF_RANKS(tags, probe, 2, 2)
+{
+	static const size_t counts[] = {0, 1, 1024, 1025, LARGE};
+	const size_t n = sizeof(counts) / sizeof(counts[0]);
+
+	for (size_t i = 0; i < 4 * n; i++) {
+		const size_t count = counts[i % n];
+		const int source = i % 2 ? 0 : COLL_ANY_SOURCE, tag = i / n % 2 ? COLL_ANY_TAG : TAG;
+		coll_message_info info = {.source = -7};
+		int *x;
+
+		if (rank == 0) {
+			x = numbers(count, 5);
+			usleep(i / n < 2 ? 2000 : 0);
+			OK(comm, coll_send_tag(x, count, COLL_I32, 1, TAG, comm, NULL));
+		} else {
+			if (i / n >= 2)
+				usleep(2000);
+			for (int again = 0; again < 2; again++) {
+				OK(comm, coll_probe(source, tag, comm, again ? &info : NULL));
+				OK(comm, coll_iprobe(source, tag, comm, &info));
+				expect_info(&info, 0, TAG, count);
+			}
+			CHECK(coll_iprobe(0, TAG + 1, comm, NULL) == COLL_AGAIN &&
+			      coll_iprobe(1, tag, comm, NULL) == COLL_AGAIN);
+			x = read_probed(comm, &info);
+			CHECK(wrong_numbers(x, count, 5) == 0, "%zu elements", count);
+			CHECK(coll_iprobe(COLL_ANY_SOURCE, COLL_ANY_TAG, comm, NULL) == COLL_AGAIN, "it is gone");
+		}
+		free(x);
+		OK(comm, coll_barrier(comm, NULL));
+	}
+}
+
+/* A posted receive gets the message, and the probe waits for the next one; the first of several is seen. */
+TEST_OF_RANKS(tags, probe_behind_receives, 3, 3)
+{
+	coll_message_info info = {.source = -7};
+	coll_request *r = NULL;
+	int x = rank, y = 0;
+
+	if (rank == 0)
+		OK(comm, coll_irecv(&y, 1, COLL_I32, COLL_ANY_SOURCE, TAG, comm, &r));
+	OK(comm, coll_barrier(comm, NULL));
+	if (rank == 1) {
+		OK(comm, coll_send_tag(&x, 1, COLL_I32, 0, TAG, comm, NULL));
+		OK(comm, coll_send_tag(&x, 0, COLL_I32, 0, TAG + 1, comm, NULL));
+	}
+	if (rank == 0) {
+		OK(comm, coll_probe(1, COLL_ANY_TAG, comm, &info));
+		expect_info(&info, 1, TAG + 1, 0);
+		OK(comm, coll_request_wait(&r, -1, &info));
+		expect_info(&info, 1, TAG, 1);
+		OK(comm, coll_group_begin());
+		OK(comm, coll_iprobe(COLL_ANY_SOURCE, TAG + 1, comm, &info));
+		CHECK(coll_probe(1, TAG + 1, comm, &info) == COLL_ERR_ARGUMENT, "it might wait for the group");
+		OK(comm, coll_group_end());
+		expect_info(&info, 1, TAG + 1, 0);
+		OK(comm, coll_recv_tag(&y, 1, COLL_I32, 1, TAG + 1, comm, NULL));
+		OK(comm, coll_probe(COLL_NO_PEER, 3, comm, &info));
+		CHECK(info.source == COLL_NO_PEER && info.tag == COLL_ANY_TAG && info.count == 0);
+	}
+	OK(comm, coll_barrier(comm, NULL));
+	/* To itself: seen, then received; and nothing that could only come from this thread is waited for. */
+	CHECK(coll_probe(rank, TAG, comm, NULL) == COLL_ERR_ARGUMENT);
+	CHECK(strstr(coll_last_error(NULL)->message, "probe: it would wait for ever"), "%s",
+	      coll_last_error(NULL)->message);
+	OK(comm, coll_send_tag(&x, 1, COLL_I32, rank, TAG, comm, NULL));
+	OK(comm, coll_probe(rank, COLL_ANY_TAG, comm, &info));
+	expect_info(&info, rank, TAG, 1);
+	OK(comm, coll_recv_tag(&y, 1, COLL_I32, rank, TAG, comm, NULL));
+	CHECK(y == rank && coll_iprobe(rank, TAG, comm, NULL) == COLL_AGAIN);
+}
+
 /* ---- Messages that do not fit ---- */
 
 TEST_OF_RANKS(tags, misfits, 2, 2)
