@@ -3,6 +3,7 @@
  */
 #include "call/tag.h"
 #include "api/check.h"
+#include "call/probe.h"
 #include "core/error.h"
 #include "core/memory.h"
 

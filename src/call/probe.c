@@ -1,6 +1,8 @@
 /*
  * A look at the tagged message that a receive would get. The wait for one is a request, see tag.c.
  */
+#include "call/probe.h"
+
 #include "call/tag.h"
 #include "core/error.h"
 #include "inflight/drive.h"

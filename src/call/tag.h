@@ -16,9 +16,8 @@ coll_status coll_comm_recv_tag(struct coll_comm *comm, void *buf, size_t max_cou
 /* Make what a communicator needs for tagged messages. */
 coll_status coll_tag_need(struct coll_comm *comm, const char *kind);
 
-/* Wait for a message, or look for one, without receiving it. COLL_AGAIN: there is none. info may be NULL. */
+/* Wait for a message without receiving it. info may be NULL. */
 coll_status coll_comm_probe(struct coll_comm *comm, int source, int tag, coll_message_info *info);
-coll_status coll_comm_iprobe(struct coll_comm *comm, int source, int tag, coll_message_info *info);
 
 /* The end of a communicator. First: receives that have no message, and messages of this rank to itself that have no
  * receive, end with COLL_ERR_CANCELLED. Then, with nothing pending: messages that have come go to the device, and
