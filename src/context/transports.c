@@ -10,6 +10,7 @@
 
 #include "base/errno_text.h"
 #include "control/gossip.h"
+#include "control/ping.h"
 #include "topology/host_nics.h"
 #include "topology/nic.h"
 #include "topology/rates.h"
@@ -110,6 +111,14 @@ static bool env_met(void *ctx, const struct coll_process_id *peer, struct coll_i
 	return true;
 }
 
+static uint64_t env_heard_ns(void *ctx, const struct coll_process_id *peer)
+{
+	struct coll_context *c = ctx;
+	const int process = c->processes ? process_of(c, peer) : -1;
+
+	return process < 0 ? 0 : coll_control_heard_ns(c->control, process);
+}
+
 /* ---- Open ---- */
 
 /* The position of a transport in the list "shm,tcp"; -1: it is absent. An empty list means the
@@ -195,6 +204,27 @@ static void undo(struct coll_opened_transport *w)
 	memset(w, 0, sizeof(*w));
 }
 
+static struct coll_transport_env env_for(struct coll_context *c, const struct coll_shared_group *group)
+{
+	return (struct coll_transport_env){.size = sizeof(struct coll_transport_env),
+	                                   .self = c->info.id,
+	                                   .job_key = c->session_key,
+	                                   .host_id = c->info.host_id,
+	                                   .host_mark = c->info.marks[0],
+	                                   .one_host = c->identity.one_host,
+	                                   .sole = !shares_memory(c),
+	                                   .group = group ? group->group : NULL,
+	                                   .wake_fd = c->wake_fd,
+	                                   .ctx = c,
+	                                   .setting = env_setting,
+	                                   .log = env_log,
+	                                   .link_down = env_link_down,
+	                                   .nic_mbps = env_nic_mbps,
+	                                   .nic_distance = env_nic_distance,
+	                                   .met = env_met,
+	                                   .heard_ns = env_heard_ns};
+}
+
 /* One that cannot be used is left out, and the last thing that it said is the reason, unless a system call was refused.
  */
 static coll_status open_transport(struct coll_context *c, const struct coll_transport *t, int position,
@@ -202,22 +232,7 @@ static coll_status open_transport(struct coll_context *c, const struct coll_tran
 {
 	struct coll_opened_transport *w = &c->transports[c->ntransports];
 	struct closed_transport *closed = &c->opening->closed[position];
-	struct coll_transport_env env = {.size = sizeof(env),
-	                                 .self = c->info.id,
-	                                 .job_key = c->session_key,
-	                                 .host_id = c->info.host_id,
-	                                 .host_mark = c->info.marks[0],
-	                                 .one_host = c->identity.one_host,
-	                                 .sole = !shares_memory(c),
-	                                 .group = group ? group->group : NULL,
-	                                 .wake_fd = c->wake_fd,
-	                                 .ctx = c,
-	                                 .setting = env_setting,
-	                                 .log = env_log,
-	                                 .link_down = env_link_down,
-	                                 .nic_mbps = env_nic_mbps,
-	                                 .nic_distance = env_nic_distance,
-	                                 .met = env_met};
+	struct coll_transport_env env = env_for(c, group);
 	size_t len = 0;
 	coll_status st;
 

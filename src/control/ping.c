@@ -11,6 +11,7 @@
 #include "control/control.h"
 #include "control/gossip.h"
 #include "control/liveness.h"
+#include "control/one_host.h"
 #include "control/state.h"
 
 static struct ask *find_ask(struct coll_control *c, int peer, uint64_t comm, uint32_t about)
@@ -164,4 +165,21 @@ void coll_control_peer(struct coll_control *c, int peer, uint64_t comm, int abou
 		state->answer = a->answer;
 	}
 	coll_control_unlock(c);
+}
+
+uint64_t coll_control_heard_ns(struct coll_control *c, int peer)
+{
+	uint64_t heard_ns = 0;
+
+	pthread_mutex_lock(&c->lock);
+	for (int i = 0; i < c->nlinks; i++) {
+		const struct coll_control_link *l = c->links[i];
+
+		if (l->ready && l->heard_ns > heard_ns && coll_one_host(&c->peer_infos[l->peer], &c->peer_infos[peer]))
+			heard_ns = l->heard_ns;
+	}
+	if (!c->closing && coll_clock_ns() > heard_ns + COLL_DELAY_NS(HOST_SILENT))
+		coll_control_open_link(c, peer, false);
+	coll_control_unlock(c);
+	return heard_ns;
 }

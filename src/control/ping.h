@@ -19,6 +19,10 @@ void coll_control_on_ping(struct coll_control *c, struct coll_control_link *l, c
 void coll_control_on_pong(struct coll_control *c, struct coll_control_link *l, const struct coll_answer *answer);
 void coll_control_send_pings(struct coll_control *c, uint64_t now);
 
+/* When the last message came from any process of its host; 0: never. If that is long ago, and there is no link to
+ * this one, one is made. */
+uint64_t coll_control_heard_ns(struct coll_control *c, int peer);
+
 /* A link is up: send the pings that are due over it now. */
 void coll_control_ask_again(struct coll_control *c, int peer);
 

@@ -114,6 +114,9 @@ struct coll_transport_env {
 	enum coll_nic_distance (*nic_distance)(void *ctx, const char *nic);
 	/* The address of a peer over which it met the rendezvous: it works. False: none is known. NULL: as well. */
 	bool (*met)(void *ctx, const struct coll_process_id *peer, struct coll_ip *ip);
+	/* A link to this peer is not acknowledged: when anything last arrived from its host outside the transport
+	 * (coll_clock_ns), 0: never. Asks the host if that is long ago. NULL: not known. */
+	uint64_t (*heard_ns)(void *ctx, const struct coll_process_id *peer);
 };
 
 /* Names a channel on both ends. Used once: after either end has closed no channel of

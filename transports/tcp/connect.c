@@ -140,7 +140,7 @@ static void attempt(struct tcp_link *l)
 		l->short_ns = h->started_ns;
 	if (h->fd >= 0) {
 		l->short_ns = 0;
-		coll_tcp_link_buffers(in, h->fd);
+		coll_tcp_link_prepare(in, h->fd);
 		coll_tcp_link_control(in, h->fd,
 		                      l->target.machine == in->address.machine ? TCP_PATH_HERE : TCP_PATH_AWAY);
 	}
@@ -174,6 +174,8 @@ static void connected(struct tcp_link *l)
 		attempt_failed(l, outcome_of(l, e), coll_errno_text(e).text);
 		return;
 	}
+	/* How long the process may be silent counts from now. */
+	l->deadline_ns += coll_clock_ns() - (l->cut_off_ns ? l->cut_off_ns : h->started_ns);
 	l->cut_off_ns = 0;
 	speak(l, &m, COLL_TCP_HELLO, coll_tcp_no_nonce);
 	h->stage = HANDSHAKE_CHALLENGE;

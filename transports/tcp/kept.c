@@ -156,7 +156,7 @@ void coll_tcp_kept_strand(struct tcp_link *l, const char *format, ...)
 	l->stranded_ns = coll_clock_ns();
 	l->out_errno = 0;
 	l->unanswered_ns = 0;
-	l->silent = false;
+	l->silent = l->unreached = false;
 	forget_half(l);
 	forget_queue(l);
 	l->news = true;

@@ -100,8 +100,9 @@ static void set_option(int fd, int level, int name, int value)
 /* Before the connection is made: the window's scale is agreed then. Not at all by default: the
  * kernel grows both with the path, up to the limits of tcp_rmem and tcp_wmem, and a fixed size
  * ends that. */
-void coll_tcp_link_buffers(const struct tcp_inst *in, int fd)
+void coll_tcp_link_prepare(const struct tcp_inst *in, int fd)
 {
+	set_option(fd, IPPROTO_TCP, COLL_TCP_RTO_MAX, coll_retransmit_ms((int)(in->unreachable_ns / COLL_NS_PER_MS)));
 	if (in->buffer_bytes == 0)
 		return;
 	set_option(fd, SOL_SOCKET, SO_SNDBUF, in->buffer_bytes);
@@ -165,7 +166,6 @@ static void tune(struct tcp_link *l, int fd, bool same_machine)
 		set_option(fd, IPPROTO_TCP, TCP_KEEPIDLE, 1);
 		set_option(fd, IPPROTO_TCP, TCP_KEEPINTVL, 1);
 		set_option(fd, IPPROTO_TCP, TCP_KEEPCNT, probes < 3 ? 3 : probes > 127 ? 127 : probes);
-		set_option(fd, IPPROTO_TCP, COLL_TCP_RTO_MAX, coll_retransmit_ms(unreachable_ms));
 	}
 	coll_tcp_link_control(in, fd, same_machine ? TCP_PATH_HERE : TCP_PATH_AWAY);
 	if (getsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, used, &len) == 0)

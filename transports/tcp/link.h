@@ -12,8 +12,8 @@ coll_status coll_tcp_link_open(void *inst, const struct coll_process_id *peer, c
 /* For the table: l connects from now on. */
 bool coll_tcp_link_begin(void *inst, struct coll_peer_link *l);
 
-/* The buffers that are set, before fd connects or listens. */
-void coll_tcp_link_buffers(const struct tcp_inst *in, int fd);
+/* Before fd connects or listens: buffers, and how TCP sends again. */
+void coll_tcp_link_prepare(const struct tcp_inst *in, int fd);
 bool coll_tcp_link_control(const struct tcp_inst *in, int fd, enum tcp_path path);
 
 /* The connection is made and proven. Takes fd whatever the result. All three

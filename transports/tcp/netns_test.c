@@ -10,10 +10,11 @@
 #include <sys/prctl.h>
 #include <sys/wait.h>
 
+#include "base/delay.h"
 #include "tests/shell.h"
 #include "transports/tcp/raw_peer_test.h"
 
-enum { SLOT = 1 << 20, SLOTS = 64, AWAIT_S = 60 };
+enum { SLOT = 1 << 20, SLOTS = 64, AWAIT_S = 60, LONGEST_GAP_MS = 2500 };
 
 enum order { ORDER_NONE, ORDER_OPEN, ORDER_DRAIN, ORDER_LEAVE };
 
@@ -23,6 +24,7 @@ struct stage {
 	_Atomic int order;
 	_Atomic int drained;
 	_Atomic int child_downs;
+	_Atomic bool heard; /* the control plane hears the other host */
 	char address[2][400];
 	size_t len[2];
 };
@@ -61,6 +63,13 @@ static void await(_Atomic int *word, int value)
 	}
 }
 
+static struct stage *shared_stage;
+
+static uint64_t heard_ns(void *ctx, const struct coll_process_id *peer)
+{
+	return atomic_load(&shared_stage->heard) ? coll_clock_ns() : 0;
+}
+
 static bool half_open(struct half *h)
 {
 	const struct coll_channel_key key = {.comm = 1};
@@ -69,6 +78,8 @@ static bool half_open(struct half *h)
 	h->s.unreachable_ms = "1500";
 	if (station_open(&h->s, 1 + (uint64_t)h->me) != COLL_OK)
 		return false;
+	shared_stage = h->stage;
+	h->s.in->env.heard_ns = heard_ns;
 	if (h->s.t->address(h->s.in, h->stage->address[h->me], 400, &h->stage->len[h->me]) != COLL_OK)
 		return false;
 	atomic_fetch_add(&h->stage->ready, 1);
@@ -201,6 +212,21 @@ static void play(struct half *h, pid_t pid)
 	CHECK(h->s.downs == 0, "a stopped peer is no dead peer: %s", h->s.cause);
 	kill(pid, SIGCONT);
 	CHECK(UNTIL(&h->s, atomic_load(&h->stage->drained) == 2 * SLOTS));
+
+	/* Away for longer than the limit, as TCP sees it, while other connections hear the host. */
+	atomic_store(&h->stage->heard, true);
+	CHECK(shell_run("ip link set v0 down"));
+	cut_at = coll_clock_ns();
+	turn_for(h, 2100);
+	CHECK(shell_run("ip link set v0 up"));
+	if (coll_clock_ns() - cut_at > LONGEST_GAP_MS * COLL_NS_PER_MS) {
+		printf("     not judged: other programs kept this one from ending the outage\n");
+		return;
+	}
+	CHECK(post_all(h, &next) == SLOTS);
+	CHECK(UNTIL(&h->s, h->s.downs > 0 || atomic_load(&h->stage->drained) == 3 * SLOTS));
+	CHECK(h->s.downs == 0 && atomic_load(&h->stage->child_downs) == 0, "its host is heard: %s", h->s.cause);
+	atomic_store(&h->stage->heard, false);
 
 	/* Idle, then out of reach. */
 	turn_for(h, 1000);

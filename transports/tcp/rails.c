@@ -170,7 +170,7 @@ static void look(struct tcp_link *const *rail, unsigned k, struct state *s)
 	             now < r->stranded_ns + COLL_DELAY_NS(TCP_CONNECT_FIRST);
 	if (r->state == LINK_UP && silent_ns < COLL_DELAY_NS(TCP_RAIL_HEARD)) {
 		s->well = (int)k;
-	} else if (r->state == LINK_UP && silent_ns >= r->inst->unreachable_ns) {
+	} else if (r->state == LINK_UP && r->unreached) {
 		s->gone = (int)k;
 		snprintf(r->base.cause, sizeof(r->base.cause), "%s: host unreachable: no acknowledgement for %u ms",
 		         r->where, (unsigned)(silent_ns / COLL_NS_PER_MS));

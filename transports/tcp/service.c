@@ -49,11 +49,32 @@ static void link_event(struct tcp_inst *in, uint64_t tag)
 }
 
 /*
+ * TCP waits longer and longer between its tries, so that a link may be silent when the network is back. While anything
+ * else comes from the host, the link is given the time of another try, and no more than COLL_UNREACHABLE_MS again.
+ */
+static bool out_of_reach(const struct tcp_link *l, uint64_t now, uint64_t heard_ns)
+{
+	const uint64_t limit_ns = l->inst->unreachable_ns, waited_ns = now - l->unanswered_ns;
+
+	return waited_ns >= limit_ns && (now >= heard_ns + limit_ns || waited_ns >= 2 * limit_ns);
+}
+
+/* When its host was heard elsewhere, if the link is silent for long. No lock of a link is held. */
+static uint64_t heard_elsewhere(const struct tcp_link *l, uint64_t now)
+{
+	const struct tcp_inst *in = l->inst;
+
+	if (in->env.heard_ns == NULL || l->unanswered_ns == 0 || now < l->unanswered_ns + in->unreachable_ns / 2)
+		return 0;
+	return in->env.heard_ns(in->env.ctx, &l->base.peer);
+}
+
+/*
  * Whether the other host still acknowledges. An idle link sends a NOP, so that
  * there is something to acknowledge; the peer's kernel does that even if the
  * process is stopped or busy, so this asks for the host and the way to it only.
  */
-static void check_host(struct tcp_link *l, uint64_t now)
+static void check_host(struct tcp_link *l, uint64_t now, uint64_t heard_ns)
 {
 	struct coll_tcp_head nop = {.type = COLL_TCP_NOP};
 	const uint32_t waited_ms = (uint32_t)((now - l->unanswered_ns) / 1000000);
@@ -71,12 +92,13 @@ static void check_host(struct tcp_link *l, uint64_t now)
 		}
 	} else if (l->unanswered_ns == 0 || info.tcpi_last_ack_recv < waited_ms) {
 		l->unanswered_ns = now;
-	} else if (now - l->unanswered_ns >= l->inst->unreachable_ns && !l->several) {
+	} else if (!l->several && out_of_reach(l, now, heard_ns)) {
 		coll_tcp_link_fail(l, COLL_ERR_PEER_SILENT, "host unreachable: no acknowledgement for %u ms",
 		                   waited_ms);
 	}
 	l->moved_at_tick = l->moved;
 	/* Of several, rails.c judges by the others. */
+	l->unreached = l->unanswered_ns != 0 && out_of_reach(l, now, heard_ns);
 	l->silent = l->unanswered_ns != 0 && now >= l->unanswered_ns + COLL_DELAY_NS(TCP_RAIL_SILENT);
 	if (l->silent && l->several)
 		coll_link_rails_notice(&l->inst->links);
@@ -92,10 +114,12 @@ static void check_hosts(struct tcp_inst *in, uint64_t now, bool busy)
 	in->liveness_ns = now;
 	in->remote_count = 0;
 	for (uint32_t i = 0; (l = tcp_link_at(in, i)) != NULL; i++) {
+		const uint64_t heard_ns = heard_elsewhere(l, now);
+
 		pthread_mutex_lock(&l->base.lock);
 		if (l->state == LINK_UP && !l->near) {
 			in->remote_count++;
-			check_host(l, now);
+			check_host(l, now, heard_ns);
 			if (!busy)
 				coll_tcp_rx(l, 1 << 20);
 			coll_tcp_link_work(l);

@@ -72,7 +72,7 @@ static void inherit_control(struct tcp_inst *in)
 /* Accepted sockets inherit them. */
 static void set_buffers(void *arg, int fd)
 {
-	coll_tcp_link_buffers(arg, fd);
+	coll_tcp_link_prepare(arg, fd);
 }
 
 /* At what is announced, where that was chosen or will be confined; else one socket takes every address. */

@@ -200,11 +200,12 @@ struct tcp_link {
 	_Atomic uint32_t generation;
 	enum tcp_state state;
 	bool bye_seen;
-	bool several;  /* one of several rails: what is sent is kept until the peer has it */
-	bool again;    /* its socket is lost, and the next one goes on: see kept.c */
-	bool stranded; /* again, and no way has been found yet */
-	bool silent;   /* not acknowledged for long enough to doubt it, if others are */
-	bool heard;    /* anything has ever arrived */
+	bool several;   /* one of several rails: what is sent is kept until the peer has it */
+	bool again;     /* its socket is lost, and the next one goes on: see kept.c */
+	bool stranded;  /* again, and no way has been found yet */
+	bool silent;    /* not acknowledged for long enough to doubt it, if others are */
+	bool heard;     /* anything has ever arrived */
+	bool unreached; /* not acknowledged for so long that its host counts as out of reach */
 	uint64_t stranded_ns;
 	uint64_t line;              /* names it over all its sockets; 0: it has had none */
 	uint32_t made;              /* sockets that it has had, as both ends count */
