@@ -30,6 +30,7 @@
 #include "call/persistent.h"
 #include "call/tag.h"
 #include "comm/create.h"
+#include "comm/last_call.h"
 #include "control/gossip.h"
 #include "control/last_error.h"
 #include "core/dead.h"
@@ -64,8 +65,8 @@ struct coll_closing {
 	struct coll_wait wait;
 	struct coll_wait_timer timer;
 	uint64_t begun_ns;
-	char token[2]; /* buffers of the barrier */
-	bool over;     /* the barrier has ended: a thread of the user is to free it */
+	struct coll_last_call last;
+	bool over; /* the barrier has ended: a thread of the user is to free it */
 };
 
 /* ---- The last barrier ---- */
@@ -85,8 +86,10 @@ static bool is_over(struct coll_closing *p)
 	coll_status st = p->timer.fault ? p->timer.fault : coll_run_poll(p->comm->run, &moved);
 	uint64_t now;
 
-	if (st == COLL_OK)
+	if (st == COLL_OK) {
+		coll_last_call_compare(p->comm, &p->last);
 		return true;
+	}
 	now = coll_clock_ns();
 	if (is_late(p->comm->ctx, p->begun_ns))
 		return true;
@@ -367,12 +370,7 @@ static bool begin_closing(struct coll_comm *comm, struct coll_close_error **erro
 		keep_error(p);
 		return false;
 	}
-	st = coll_comm_begin(comm, &(struct coll_call){.kind = COLL_KIND_BARRIER,
-	                                               .record_kind = COLL_RECORD_DESTROY,
-	                                               .in = &p->token[0],
-	                                               .out = &p->token[1],
-	                                               .count = 1,
-	                                               .type = COLL_U8});
+	st = coll_last_call_begin(comm, &p->last);
 	if (st != COLL_OK) {
 		keep_error(p);
 		return false;

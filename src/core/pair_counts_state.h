@@ -11,6 +11,16 @@
 
 enum { COLL_PAIR_COUNTS_CALLS = 4 };
 
+/* Of all such calls so far, what this rank sent less what it expected, in elements: see coll_pair_counts_differ(). */
+enum coll_pair_sum {
+	COLL_PAIR_SUM_ELEMENTS,
+	COLL_PAIR_SUM_PAIRS,   /* times number of the pair */
+	COLL_PAIR_SUM_CALLS,   /* times number of the call */
+	COLL_PAIR_SUM_HASH,    /* times a hash of both */
+	COLL_PAIR_SUM_UNNOTED, /* calls that there was no memory for */
+	COLL_PAIR_SUMS
+};
+
 struct coll_pair_counts_sheet {
 	_Atomic uint64_t number;   /* of the call; 0: none */
 	_Atomic uint64_t *lengths; /* [2 * rank]: to that rank, [2 * rank + 1]: from it */
@@ -18,8 +28,9 @@ struct coll_pair_counts_sheet {
 
 struct coll_pair_counts {
 	struct coll_pair_counts_sheet sheets[COLL_PAIR_COUNTS_CALLS];
-	_Atomic uint64_t *memory;
-	atomic_bool ready; /* release, after the allocation */
+	_Atomic uint64_t *memory; /* lengths, then the sums */
+	bool any;                 /* there was such a call */
+	atomic_bool ready;        /* release, after the allocation */
 	unsigned next;
 	int size;
 };

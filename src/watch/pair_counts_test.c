@@ -81,3 +81,52 @@ TEST(pair_counts, rooted_calls_move_nothing_but_to_or_from_the_root)
 	CHECK(found(&t, 2, 0, to[0], 0), "the root sends to each");
 	coll_pair_counts_free(&t);
 }
+
+/* Three ranks of which each sends what the next one expects, but that rank `odd` expects `odd_from` from rank 0. */
+static void sums_of(int odd, size_t odd_from, uint64_t sums[COLL_PAIR_SUMS])
+{
+	memset(sums, 0, COLL_PAIR_SUMS * sizeof(sums[0]));
+	for (int rank = 0; rank < SIZE; rank++) {
+		size_t sends[SIZE], expects[SIZE];
+		struct coll_pair_counts t = {.next = 0};
+		struct coll_call c = all_to_all();
+		uint64_t mine[COLL_PAIR_SUMS];
+
+		for (size_t r = 0; r < SIZE; r++) {
+			sends[r] = 10 * (size_t)rank + r;
+			expects[r] = 10 * r + (size_t)rank;
+		}
+		if (rank == odd)
+			expects[0] = odd_from;
+		c.in_counts = sends;
+		c.out_counts = expects;
+		for (uint64_t number = 7; number < 9; number++) {
+			coll_pair_counts_note(&t, &c, number, rank, SIZE);
+			expects[0] = 10 * 0 + (size_t)rank; /* only one of its calls differs */
+		}
+		coll_pair_counts_sums(&t, mine);
+		coll_pair_counts_free(&t);
+		for (int i = 0; i < COLL_PAIR_SUMS; i++)
+			sums[i] += mine[i];
+	}
+}
+
+TEST(pair_counts, the_sums_of_all_ranks_show_who_differs_in_which_call)
+{
+	uint64_t sums[COLL_PAIR_SUMS], call;
+	int64_t elements;
+	int a, b;
+
+	sums_of(-1, 0, sums);
+	CHECK(!coll_pair_counts_differ(sums, SIZE, &a, &b, &call, &elements));
+	sums_of(2, 0, sums);
+	CHECK(coll_pair_counts_differ(sums, SIZE, &a, &b, &call, &elements));
+	CHECK(a == 0 && b == 2 && call == 7 && elements == 2, "%d to %d in %d: %d", a, b, (int)call, (int)elements);
+	sums_of(2, 100, sums);
+	CHECK(coll_pair_counts_differ(sums, SIZE, &a, &b, &call, &elements));
+	CHECK(a == 0 && b == 2 && call == 7 && elements == -98, "%d to %d in %d: %d", a, b, (int)call, (int)elements);
+	sums[COLL_PAIR_SUM_HASH]++;
+	CHECK(coll_pair_counts_differ(sums, SIZE, &a, &b, &call, &elements) && call == 0, "several differ");
+	sums[COLL_PAIR_SUM_UNNOTED]++;
+	CHECK(!coll_pair_counts_differ(sums, SIZE, &a, &b, &call, &elements), "a rank has not noted all");
+}
