@@ -152,6 +152,7 @@ static const struct field peer_fields[] = {FIELD(dump_peer, INT, "process", proc
                                            FIELD(dump_peer, INT, "pid", pid),
                                            FIELD(dump_peer, TEXT, "host", host),
                                            FIELD(dump_peer, BOOL, "left", left),
+                                           FIELD(dump_peer, TEXT, "after", after),
                                            FIELD(dump_peer, UNSIGNED, "unanswered", unanswered),
                                            FIELD(dump_peer, U64, "heard_ns", heard_ns),
                                            FIELD(dump_peer, HEX, "comm", comm),
@@ -164,6 +165,7 @@ static const struct field note_fields[] = {FIELD(dump_note, TEXT, "about", about
                                            FIELD(dump_note, INT, "process", process),
                                            FIELD(dump_note, INT, "origin", origin),
                                            FIELD(dump_note, INT, "status", status),
+                                           FIELD(dump_note, INT, "after_status", after_status),
                                            FIELD(dump_note, HEX, "comm", comm),
                                            FIELD(dump_note, TEXT, "text", text),
                                            {0}};

@@ -35,6 +35,7 @@ struct dump_peer {
 	int process, pid;
 	char host[64];
 	bool left;
+	char after[300]; /* the error that it left after; "": none is known */
 	unsigned unanswered;
 	uint64_t heard_ns;
 	uint64_t comm, sequence;
@@ -46,6 +47,7 @@ struct dump_peer {
 struct dump_note {
 	char about[16];
 	int process, origin, status;
+	int after_status; /* of a death: the error that it ended after, which text is; 0: none */
 	uint64_t comm;
 	char text[300];
 };

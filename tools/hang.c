@@ -153,6 +153,11 @@ static void add_op(struct coll_text *t, const struct dump *d, const struct dump_
 		coll_text_add(t, " in stream %d", o->stream);
 }
 
+static const char *how_ended(const struct dump_note *death)
+{
+	return death->after_status ? "ended after an error" : "is dead or unreachable";
+}
+
 /* The information of a rank about the one it waits for. */
 static void add_hearsay(struct coll_text *t, const struct dump_list *l, const struct dump *d, int process)
 {
@@ -160,7 +165,9 @@ static void add_hearsay(struct coll_text *t, const struct dump_list *l, const st
 	const struct dump_peer *p = find_peer(d, process);
 
 	if (dead)
-		coll_text_add(t, "    rank %d is dead or unreachable: %s\n", process, dead->text);
+		coll_text_add(t, "    rank %d %s: %s\n", process, how_ended(dead), dead->text);
+	else if (p && p->left && p->after[0])
+		coll_text_add(t, "    rank %d left after an error: %s\n", process, p->after);
 	else if (p && p->left)
 		coll_text_add(t, "    rank %d left: it destroyed its communicator\n", process);
 	else if (p && p->unanswered > 2)
@@ -413,11 +420,13 @@ static bool add_state(struct coll_text *t, const struct dump_list *l, const stru
 	const char *why = find_dump(l, job, culprit) ? NULL : why_silent(silent, p ? p->pid : 0, culprit);
 
 	if (dead)
-		coll_text_add(t, " is dead or unreachable (%s)", dead->text);
+		coll_text_add(t, " %s (%s)", how_ended(dead), dead->text);
 	else if (why)
 		coll_text_add(t, " %s", why);
 	else if (!find_dump(l, job, culprit) && p && p->unanswered > 2)
 		coll_text_add(t, " does not answer: stopped, swapping, or its host hangs");
+	else if (p && p->left && p->after[0])
+		coll_text_add(t, " left after an error (%s)", p->after);
 	else if (p && p->left)
 		coll_text_add(t, " has destroyed its communicator");
 	else
@@ -463,6 +472,23 @@ static void add_verdict(struct coll_text *t, const struct dump_list *l, const st
 	coll_text_add(t, "\n");
 }
 
+/* A process that left after an error on a communicator that no rank here has. */
+static bool add_left(struct coll_text *t, const struct dump_list *l)
+{
+	for (size_t i = 0; i < l->n; i++)
+		for (size_t k = 0; k < l->dumps[i].npeers; k++) {
+			const struct dump_peer *p = &l->dumps[i].peers[k];
+
+			if (!p->left || !p->after[0])
+				continue;
+			coll_text_add(t, "verdict: ");
+			add_rank(t, l, l->dumps[i].job, p->process);
+			coll_text_add(t, " left after an error: %s; no call has been in progress since\n", p->after);
+			return true;
+		}
+	return false;
+}
+
 /* No call is held up: a failure or a death has ended them, or none has been made. */
 static bool add_end(struct coll_text *t, const struct dump_list *l, const struct door_silent *silent)
 {
@@ -477,12 +503,14 @@ static bool add_end(struct coll_text *t, const struct dump_list *l, const struct
 				coll_text_add(t, "verdict: ");
 				if (deaths) {
 					add_rank(t, l, l->dumps[i].job, n->process);
-					coll_text_add(t, " is dead or unreachable: ");
+					coll_text_add(t, " %s: ", how_ended(n));
 				}
 				coll_text_add(t, "%s%s\n", n->text,
 				              deaths ? "" : "; no call has been in progress since");
 				return true;
 			}
+	if (add_left(t, l))
+		return true;
 	if (l->n == 0 && silent->n > 0 && strncmp(silent->who[0].why, "is stopped", 10) == 0) {
 		coll_text_add(
 		        t, "verdict: rank %d (pid %d) %s; no other rank is here: ask on another host of the job too\n",

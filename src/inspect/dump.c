@@ -12,6 +12,7 @@
 
 #include "base/clock.h"
 #include "control/gossip.h"
+#include "control/last_error.h"
 #include "control/ping.h"
 #include "core/comm.h"
 #include "core/way_name.h"
@@ -176,6 +177,7 @@ static void add_peer(const struct reading *r, int peer, struct coll_text *t)
 {
 	const struct coll_peer_info *info = &r->ctx->peer_infos[peer];
 	struct coll_peer_state s;
+	struct coll_note why;
 	char doing[160];
 
 	coll_control_peer(r->ctx->control, peer, 0, -1, &s);
@@ -184,6 +186,10 @@ static void add_peer(const struct reading *r, int peer, struct coll_text *t)
 	coll_text_add(t, "{\"type\":\"peer\",\"process\":%d,\"pid\":%d,\"host\":", peer, info->process);
 	coll_text_add_json(t, info->host_name);
 	coll_text_add(t, ",\"left\":%s,\"unanswered\":%u", s.life.left ? "true" : "false", s.life.unanswered);
+	if (s.life.left && coll_control_end_cause(r->ctx->control, peer, s.life.presumed, &why)) {
+		coll_text_add(t, ",\"after\":");
+		coll_text_add_json(t, why.text);
+	}
 	if (s.life.last_answer_ns)
 		coll_text_add(t, ",\"heard_ns\":%" PRIu64, r->now.real_ns - (r->now.mono_ns - s.life.last_answer_ns));
 	if (s.answered_ns) {
@@ -205,8 +211,9 @@ static void add_notes(const struct reading *r, struct coll_text *t)
 	for (int i = 0; coll_control_note(r->ctx->control, i, &n); i++) {
 		coll_text_add(t,
 		              "{\"type\":\"note\",\"about\":\"%s\",\"process\":%d,\"origin\":%d,\"comm\":\"%016" PRIx64
-		              "\",\"status\":%d,\"text\":",
-		              n.kind == COLL_GOSSIP_DEATH ? "death" : "failure", n.process, n.origin, n.comm, n.status);
+		              "\",\"status\":%d,\"after_status\":%d,\"text\":",
+		              n.kind == COLL_GOSSIP_DEATH ? "death" : "failure", n.process, n.origin, n.comm, n.status,
+		              n.after_status);
 		coll_text_add_json(t, n.text);
 		coll_text_add(t, "}\n");
 	}

@@ -249,6 +249,24 @@ def halves():
     return faults
 
 
+def gone_after_an_error():
+    """A rank is asked that has no part in the error after which the others have ended."""
+    faults = []
+    s = Stall("left", 3, "shm")
+    s.running()
+    found = []
+
+    def look():
+        found[:] = [run(COLL_INFO, "--pid", str(s.pids[1]))]
+        return found[0].returncode == 1
+
+    want(faults, jobs.until(look, 20) and
+         re.search(r"^verdict: rank [02] .*left after an error: .*calls differ: .*count=1[67]", found[0].stdout, re.M),
+         f"{found[0].returncode}: {found[0].stdout} {found[0].stderr}")
+    want(faults, s.end() == 0, "the job did not end well: " + open(s.err_path).read())
+    return faults
+
+
 def overlap(calls, a, b):
     """Whether calls of two tracks of rank 0 were under way at the same time."""
     spans = [[(e["ts"], e["ts"] + e["dur"]) for e in calls if e["pid"] == 0 and e["tid"] == t] for t in (a, b)]
@@ -617,7 +635,7 @@ def main():
     for transport in ("shm", "tcp"):
         for case in (sleeper, chain, streams, tagged, signalled, failure):
             report.case(f"{case.__name__} {transport}", case(transport))
-    for case in (stopped, halves, doors, nobody, documented, foreign, clocks) + ((elsewhere,) if not missing() else ()):
+    for case in (stopped, halves, gone_after_an_error, doors, nobody, documented, foreign, clocks) + ((elsewhere,) if not missing() else ()):
         report.case(case.__name__, case())
     return report.close()
 

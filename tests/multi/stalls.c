@@ -17,6 +17,7 @@
  *         stream only, and waits for STOP-FILE before it puts it into the second
  * tags    each rank has posted a receive that nobody sends to; rank 0 sends to rank 1, short and long;
  *         then 0 and 1 wait for messages of rank 2, which waits for STOP-FILE before it sends them
+ * left    ranks 0 and 2 make calls that differ on a communicator without rank 1, and end; rank 1 waits for STOP-FILE
  *
  * Lines: "running RANK PID" before the call that stalls; at the end "done RANK", or
  * "error RANK TEXT" with status 1.
@@ -215,12 +216,30 @@ static int tags(coll_comm *comm, const char *stop_file)
 	return st == COLL_OK ? 0 : failed(comm, rank);
 }
 
+static int left(coll_comm *comm, const char *stop_file)
+{
+	const int rank = coll_comm_rank(comm);
+	coll_comm *half = NULL;
+	coll_status st = coll_comm_split(comm, rank == 1, rank, &half);
+
+	if (st != COLL_OK)
+		return failed(comm, rank);
+	printf("running %d %d\n", rank, (int)getpid());
+	if (rank == 1)
+		await(stop_file);
+	st = sum(half, rank == 2 ? 17 : 16);
+	coll_comm_destroy(&half);
+	return st != (rank == 1 ? COLL_OK : COLL_ERR_MISMATCH);
+}
+
 static int run_mode(const char *mode, coll_comm *comm, const char *stop_file)
 {
 	if (strcmp(mode, "chain") == 0)
 		return chain(comm, stop_file);
 	if (strcmp(mode, "halves") == 0)
 		return halves(comm, stop_file);
+	if (strcmp(mode, "left") == 0)
+		return left(comm, stop_file);
 	if (strcmp(mode, "streams") == 0)
 		return streams(comm, stop_file);
 	if (strcmp(mode, "tags") == 0)
@@ -234,7 +253,7 @@ int main(int argc, char **argv)
 	int rank, status;
 
 	if (argc != 3) {
-		fprintf(stderr, "usage: stalls sleep|chain|differ|halves|streams|tags STOP-FILE\n");
+		fprintf(stderr, "usage: stalls sleep|chain|differ|halves|streams|tags|left STOP-FILE\n");
 		return 64;
 	}
 	setvbuf(stdout, NULL, _IOLBF, 0);
