@@ -125,7 +125,7 @@ static const struct {
         {"mmap", {ENOMEM, ENFILE, EPERM}},
         {"poll", {EINVAL, ENOMEM}},
         {"recvmsg", {ENOMEM, ECONNRESET}},
-        {"recv", {ENOMEM}, true},
+        {"recv", {ENOMEM}},
         {"send", {ENOBUFS, ENOMEM}},
         {"getsockname", {ENOBUFS}},
         {"setsockopt", {ENOMEM, EPERM}},
