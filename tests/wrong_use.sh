@@ -79,6 +79,7 @@ for program in collrun coll-info coll-plan coll-topo coll-trace allreduce_perf; 
 done
 
 # ---- coll-info
+expect 0 'To see those of a job:' coll-info
 expect 2 'usage: coll-info' coll-info --nonsense
 expect 2 'coll-info: --pid abc: expected the number of a process' coll-info --pid abc
 expect 2 'there is no process 999999999' coll-info --pid 999999999

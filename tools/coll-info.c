@@ -324,7 +324,11 @@ static int show(struct coll_settings *s, const struct wanted *w)
 			print_ranks(comm);
 			print_layout(comm);
 		}
-		if (!w->brief)
+		if (coll_comm_size(comm) == 1)
+			printf("One rank has nobody to send to: no transports, choices and prices of calls. To see "
+			       "those of "
+			       "a job:\n  collrun -n 4 coll-info\n");
+		else if (!w->brief)
 			print_choices(comm);
 		if (!w->brief && !w->choices)
 			print_settings(s);

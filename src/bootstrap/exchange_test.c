@@ -285,7 +285,7 @@ TEST(exchange, lengths_that_differ)
 	over_tcp(&j);
 	start_all_but(&j, -1);
 	job_wait(&j);
-	all_say(&j, -1, COLL_ERR_BOOTSTRAP, "rank 1 brings 208 bytes, rank 0 200");
+	all_say(&j, -1, COLL_ERR_BOOTSTRAP, "rank 1 " COLL_VERSION_TEXT " (208 bytes), rank 0 " COLL_VERSION_TEXT " (200)");
 	job_free(&j);
 }
 
@@ -342,7 +342,8 @@ static bool hear(struct coll_wire *w, uint32_t type)
 static void play_rank_two(struct job *j, uint32_t version, const struct coll_places *places, uint32_t answer,
                           struct coll_wire *w)
 {
-	struct introduction in = {.version = version, .size = (uint32_t)j->n, .rank = 2, .len_bytes = 200};
+	struct introduction in = {
+	        .version = version, .size = (uint32_t)j->n, .rank = 2, .library = "9.8.7 (a)", .len_bytes = 200};
 	unsigned char buf[sizeof(in) + COLL_PLACES_BYTES + 200] = {0}, *payload;
 	struct coll_address a;
 
@@ -421,7 +422,8 @@ TEST(exchange, versions_that_differ)
 	play_rank_two(&j, WIRE_VERSION + 8, &nowhere, FRAME_FAILED, &w);
 	coll_wire_close(&w);
 	job_wait(&j);
-	all_say(&j, 2, COLL_ERR_BOOTSTRAP, "different versions of the library");
+	all_say(&j, 2, COLL_ERR_BOOTSTRAP,
+	        "different versions of this library: rank 2 9.8.7 (a), rank 0 " COLL_VERSION_TEXT);
 	job_free(&j);
 }
 

@@ -123,6 +123,7 @@ static struct introduction introduction(const struct member *m)
 	};
 
 	memcpy(in.incarnation, m->incarnation, sizeof(in.incarnation));
+	snprintf(in.library, sizeof(in.library), "%s", coll_library_version());
 	return in;
 }
 

@@ -6,6 +6,7 @@
  */
 #include "bootstrap/rendezvous_root.h"
 
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -162,6 +163,8 @@ static void limit_time(struct root *o, const struct introduction *in)
 	o->timeout_ms = (int)in->timeout_ms;
 }
 
+enum { NAMES_ITSELF = 5 }; /* the version of the rendezvous since which they do */
+
 /* Contradictions end the meeting. */
 static bool acceptable(struct root *o, const struct introduction *in, size_t payload_bytes)
 {
@@ -171,10 +174,11 @@ static bool acceptable(struct root *o, const struct introduction *in, size_t pay
 	char root[32];
 
 	if (in->version != WIRE_VERSION)
-		rendezvous_fail(&o->rendezvous, COLL_ERR_BOOTSTRAP, -1,
-		                "a process uses version %u of the rendezvous, %s version %d: the ranks run "
-		                "different versions of the library",
-		                in->version, rank_name(root, how->rank), WIRE_VERSION);
+		rendezvous_fail(&o->rendezvous, COLL_ERR_BOOTSTRAP, rank,
+		                "[COLL-4204] the ranks run different versions of this library: rank %d %.*s, %s %s",
+		                rank, COLL_LIBRARY_BYTES - 1,
+		                in->version < NAMES_ITSELF ? "an older one that does not name itself" : in->library,
+		                rank_name(root, how->rank), coll_library_version());
 	else if (how->size == 0)
 		know_job(o, in);
 	if (o->rendezvous.status != COLL_AGAIN)
@@ -187,10 +191,12 @@ static bool acceptable(struct root *o, const struct introduction *in, size_t pay
 		rendezvous_fail(&o->rendezvous, COLL_ERR_BOOTSTRAP, rank, "a second process claims rank %d of %u", rank,
 		                in->size);
 	else if (in->len_bytes != how->len_bytes || payload_bytes != how->len_bytes)
-		rendezvous_fail(&o->rendezvous, COLL_ERR_BOOTSTRAP, rank,
-		                "rank %d brings %llu bytes, %s %zu: the ranks run different versions of the library",
-		                rank, (unsigned long long)in->len_bytes, how->hosted ? "the first that came" : "rank 0",
-		                how->len_bytes);
+		rendezvous_fail(
+		        &o->rendezvous, COLL_ERR_BOOTSTRAP, rank,
+		        "[COLL-4204] the ranks run different versions of this library: rank %d %.*s (%llu bytes), "
+		        "%s %s (%zu)",
+		        rank, COLL_LIBRARY_BYTES - 1, in->library, (unsigned long long)in->len_bytes,
+		        how->hosted ? "the first that came" : "rank 0", coll_library_version(), how->len_bytes);
 	if (o->rendezvous.status != COLL_AGAIN)
 		return false;
 	g = o->guests[rank];
@@ -294,18 +300,20 @@ static void say_why(struct root *o)
 static bool newcomer(void *role, struct coll_wire *w, const struct coll_wire_frame *f)
 {
 	struct root *o = role;
-	struct introduction in;
+	struct introduction in = {0};
 	size_t head;
 
 	if (f->type == FRAME_FAILED) {
 		rendezvous_failed(&o->rendezvous, f);
 		return false;
 	}
-	if (f->type != FRAME_REGISTER || f->len_bytes < sizeof(in))
+	if (f->type != FRAME_REGISTER || f->len_bytes < offsetof(struct introduction, library))
 		return false;
-	memcpy(&in, f->body, sizeof(in));
+	memcpy(&in, f->body, f->len_bytes < sizeof(in) ? f->len_bytes : sizeof(in));
+	in.library[sizeof(in.library) - 1] = '\0';
 	head = sizeof(in) + in.places_bytes;
-	if (in.version == WIRE_VERSION && (in.places_bytes > COLL_PLACES_BYTES || head > f->len_bytes))
+	if (in.version == WIRE_VERSION &&
+	    (f->len_bytes < sizeof(in) || in.places_bytes > COLL_PLACES_BYTES || head > f->len_bytes))
 		return false;
 	if (o->rendezvous.status != COLL_AGAIN || !acceptable(o, &in, f->len_bytes - head) ||
 	    !enter(o, &in, f->body + sizeof(in), f->body + head)) {

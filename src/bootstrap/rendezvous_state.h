@@ -12,13 +12,14 @@
 #include <poll.h>
 #include <stdlib.h>
 
+#include "base/version.h"
 #include "bootstrap/rendezvous.h"
 #include "bootstrap/wire.h"
 
 enum {
 	FAN_OUT = 8,
 	PENDING_MAX = 128, /* connections that have not said who they are */
-	WIRE_VERSION = 4,  /* of the frames below */
+	WIRE_VERSION = 5,  /* of the frames below */
 	TEXT_BYTES = 600,  /* of messages passed between ranks */
 };
 
@@ -38,7 +39,8 @@ struct introduction {
 	uint32_t version;
 	uint32_t size;
 	uint32_t rank;
-	uint32_t adopt; /* my parent cannot be reached: take me */
+	uint32_t adopt;                   /* my parent cannot be reached: take me */
+	char library[COLL_LIBRARY_BYTES]; /* from version 5 on; it and what stands before it stays where it is */
 	uint64_t len_bytes;
 	uint64_t host; /* hash of the host id */
 	unsigned char incarnation[16];

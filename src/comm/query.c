@@ -6,12 +6,12 @@
 #include <string.h>
 
 #include "base/fork.h"
+#include "base/version.h"
 #include "core/comm.h"
 #include "core/dead.h"
 #include "core/entry.h"
 #include "core/error.h"
 #include "core/thread_error.h"
-#include "core/version.h"
 #include "core/way_name.h"
 #include "device/device.h"
 #include "inflight/drive.h"
@@ -84,7 +84,7 @@ int coll_version(void)
 
 const char *coll_version_text(void)
 {
-	return coll_built_version ? coll_built_version : COLL_VERSION_TEXT;
+	return coll_library_version();
 }
 
 /* The transports to this rank's own host and to others: "shm+tcp". */

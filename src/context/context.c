@@ -105,6 +105,7 @@ static coll_status fill_peer_info(struct coll_context *c, struct coll_error_box 
 
 	info->magic = COLL_PEER_INFO_MAGIC;
 	info->version = COLL_PEER_INFO_VERSION;
+	snprintf(info->library, sizeof(info->library), "%s", coll_library_version());
 	info->rank = c->rank;
 	info->size = c->size;
 	info->process = (int32_t)getpid();

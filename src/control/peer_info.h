@@ -10,6 +10,7 @@
 
 #include "base/config.h"
 #include "base/ips.h"
+#include "base/version.h"
 #include "transport/transport.h"
 #include "transports/registry.h"
 
@@ -28,8 +29,10 @@ struct coll_peer_info_part {
 };
 
 struct coll_peer_info {
+	/* These three stay where they are in every version to come. */
 	uint32_t magic;
 	uint32_t version;
+	char library[COLL_LIBRARY_BYTES]; /* coll_library_version() */
 	struct coll_process_id id;
 	uint64_t contribution[2]; /* random: all of them make the session key, see context/session.h */
 	struct coll_agreed settings;
@@ -61,10 +64,10 @@ struct coll_peer_info {
 };
 
 #define COLL_PEER_INFO_MAGIC   0x434f4c4cu /* "COLL" */
-#define COLL_PEER_INFO_VERSION 13u
+#define COLL_PEER_INFO_VERSION 14u
 
 /* Ranks compare the version: a change of the layout, a new transport for example, needs a new one. */
-static_assert(COLL_PEER_INFO_VERSION == 13u && COLL_TRANSPORTS == 4, "raise COLL_PEER_INFO_VERSION");
+static_assert(COLL_PEER_INFO_VERSION == 14u && COLL_TRANSPORTS == 4, "raise COLL_PEER_INFO_VERSION");
 
 /* A part; length 0 if it is none, or came damaged. */
 static inline const uint8_t *coll_peer_info_part(const struct coll_peer_info *info, struct coll_peer_info_part part,
@@ -79,6 +82,7 @@ static inline const uint8_t *coll_peer_info_part(const struct coll_peer_info *in
 /* What came from a peer is text that ends, whatever it sent. */
 static inline void coll_peer_info_end_texts(struct coll_peer_info *info)
 {
+	info->library[sizeof(info->library) - 1] = 0;
 	info->host_id[sizeof(info->host_id) - 1] = 0;
 	info->host_name[sizeof(info->host_name) - 1] = 0;
 	info->control_unix[sizeof(info->control_unix) - 1] = 0;
