@@ -99,8 +99,32 @@ typedef enum coll_dtype {
 	 * Overflow gives +-448 (e4m3 has no infinity) and +-infinity. */
 	COLL_F8E4M3 = 12,
 	COLL_F8E5M2 = 13,
-	COLL_DTYPE_COUNT = 14
+	COLL_DTYPE_COUNT = 14, /* of the types above, which are numbers */
+	/* A value and an index, in the structs below. COLL_MIN and COLL_MAX are defined on them, and what the user
+	   defines. */
+	COLL_F32_I32 = 32,
+	COLL_F64_I32 = 33,
+	COLL_I32_I32 = 34,
+	COLL_I64_I32 = 35
 } coll_dtype;
+
+/* The layouts of MPI_FLOAT_INT, MPI_DOUBLE_INT, MPI_2INT and, where a long has 64 bits, MPI_LONG_INT. */
+typedef struct coll_f32_i32 {
+	float value;
+	int32_t index;
+} coll_f32_i32;
+typedef struct coll_f64_i32 {
+	double value;
+	int32_t index; /* and 4 bytes of padding */
+} coll_f64_i32;
+typedef struct coll_i32_i32 {
+	int32_t value;
+	int32_t index;
+} coll_i32_i32;
+typedef struct coll_i64_i32 {
+	int64_t value;
+	int32_t index; /* and 4 bytes of padding */
+} coll_i64_i32;
 
 /*
  * Reduction operations: one of the constants, or a value made by
@@ -128,7 +152,12 @@ enum {
 	COLL_LAND = 8,
 	COLL_LOR = 9,
 	COLL_LXOR = 10,
-	COLL_OP_COUNT = 11
+	COLL_OP_COUNT = 11,
+	/* Of pairs: the least or greatest value, and its index. Of equal values the lowest index, as in MPI; zeros of
+	 * both signs are equal. A NaN wins, of several the one with the lowest index. Padding of the result is 0; where
+	 * nothing was combined (one rank, rank 0 of a scan) it is that of the input. */
+	COLL_MINLOC = COLL_MIN,
+	COLL_MAXLOC = COLL_MAX
 };
 
 typedef struct coll_comm coll_comm;

@@ -49,6 +49,8 @@ size_t coll_kernels_args_bytes(int kernel)
 
 int coll_kernels_find(coll_dtype type, coll_op op)
 {
+	if ((unsigned)type >= COLL_DTYPE_COUNT)
+		return -1; /* pairs are reduced by the host */
 	return op != (coll_op)COLL_OP_USER && coll_reduce_supports(type, op) ? COLL_KERNEL_REDUCE + (int)type : -1;
 }
 

@@ -9,6 +9,7 @@
 #include <assert.h>
 
 #include "reduce/internal.h"
+#include "reduce/pair.h"
 
 #if defined(__x86_64__)
 #include <cpuid.h>
@@ -61,10 +62,10 @@ static coll_reduce_fn find(coll_dtype type, coll_op op, enum coll_isa isa)
 {
 	const coll_op row = op == COLL_OP_PREMUL_SUM ? (coll_op)COLL_REDUCE_PREMUL : op;
 
-	if ((unsigned)type >= COLL_DTYPE_COUNT)
-		return NULL;
 	if (op == COLL_OP_USER)
-		return coll_reduce_user;
+		return coll_dtype_size(type) > 0 ? coll_reduce_user : NULL;
+	if ((unsigned)type >= COLL_DTYPE_COUNT)
+		return coll_reduce_pair_find(type, op);
 	if (op != COLL_OP_PREMUL_SUM && op >= COLL_OP_COUNT)
 		return NULL;
 	for (int level = isa; level >= 0; level--)
@@ -107,7 +108,9 @@ coll_status coll_reduce_bind(struct coll_reduction *r, coll_dtype type, coll_op 
 	        .op = op,
 	        .isa = isa,
 	        .elem_bytes = coll_dtype_size(type),
-	        .spread = spreads[isa] && op < COLL_OP_COUNT ? spreads[isa][op][type] : NULL,
+	        .spread = spreads[isa] && op < COLL_OP_COUNT && (unsigned)type < COLL_DTYPE_COUNT
+	                          ? spreads[isa][op][type]
+	                          : NULL,
 	        .divisor = (uint64_t)nranks,
 	        .mean = op == COLL_AVG && is_narrow(type),
 	        .scale = 1,

@@ -86,6 +86,65 @@ static int32_t *filled(int rank, size_t n)
 			goto out;                                                                   \
 	} while (0)
 
+/* Values with ties among the ranks; the index is that of the rank. */
+static coll_f64_i32 pair_of(int rank, size_t i)
+{
+	coll_f64_i32 p;
+
+	memset(&p, rank, sizeof(p));
+	p.value = (double)((value(rank, i) % 3 + 3) % 3);
+	p.index = rank;
+	return p;
+}
+
+/* Whether x is what the ranks [0, n) give. */
+static bool is_pair(const coll_f64_i32 *x, size_t count, size_t first, int n, bool max)
+{
+	for (size_t i = 0; i < count; i++) {
+		coll_f64_i32 best = pair_of(0, first + i);
+
+		for (int r = 1; r < n; r++) {
+			const coll_f64_i32 p = pair_of(r, first + i);
+
+			if (max ? p.value > best.value : p.value < best.value)
+				best = p;
+		}
+		if (x[i].value != best.value || x[i].index != best.index)
+			return false;
+	}
+	return true;
+}
+
+/* MINLOC and MAXLOC wherever MIN and MAX are. */
+static void located(coll_comm *comm, int r, int n, size_t count)
+{
+	const size_t all = count * (size_t)n;
+	coll_f64_i32 *in = malloc((all + 1) * sizeof(*in)), *out = malloc((all + 1) * sizeof(*out));
+
+	for (size_t i = 0; i < all; i++)
+		in[i] = pair_of(r, i);
+	for (int max = 0; max < 2; max++) {
+		const coll_op op = max ? COLL_MAXLOC : COLL_MINLOC;
+		const int root = n - 1;
+
+		OK(coll_all_reduce(in, out, all, COLL_F64_I32, op, comm, NULL));
+		CHECK(is_pair(out, all, 0, n, max), "all_reduce of pairs, rank %d count %zu", r, all);
+		OK(coll_reduce(in, out, count, COLL_F64_I32, op, root, comm, NULL));
+		CHECK(r != root || is_pair(out, count, 0, n, max), "reduce of pairs, count %zu", count);
+		OK(coll_reduce_scatter(in, out, count, COLL_F64_I32, op, comm, NULL));
+		CHECK(is_pair(out, count, (size_t)r * count, n, max), "reduce_scatter of pairs, rank %d count %zu", r,
+		      count);
+		OK(coll_scan(in, out, count, COLL_F64_I32, op, comm, NULL));
+		CHECK(is_pair(out, count, 0, r + 1, max), "scan of pairs, rank %d count %zu", r, count);
+	}
+	CHECK(coll_all_reduce(in, out, all, COLL_F64_I32, COLL_SUM, comm, NULL) == COLL_ERR_ARGUMENT &&
+	              strstr(coll_last_error(comm)->message, "operation sum is not defined on f64_i32"),
+	      "%s", coll_last_error(comm)->message);
+out:
+	free(out);
+	free(in);
+}
+
 static void vectors(coll_comm *comm, int r, int n, size_t count, bool in_place)
 {
 	int32_t *in = filled(r, count), *out = in_place ? in : malloc((count + 1) * 4);
@@ -404,6 +463,9 @@ static void *run_rank(void *arg)
 			vectors(comm, r, n, counts[c], in_place);
 			blocks(comm, r, n, counts[c] > 10000 ? counts[c] / (size_t)n : counts[c], in_place);
 		}
+	located(comm, r, n, 1);
+	located(comm, r, n, 1000);
+	located(comm, r, n, 30000);
 	ordered(comm, r, n, 17);
 	ordered(comm, r, n, row < 0 ? 3000 : 4001);
 	for (size_t seed = 0; row < 0 && seed < 60; seed += 7) {
