@@ -35,7 +35,7 @@ struct coll_identity {
 	bool open;          /* the ranks may be on several hosts and have no secret, and the user allows that */
 	bool root_ports;    /* root_port may be taken or is 0: ports chosen by port_seed are tried too */
 	uint64_t port_seed; /* public */
-	char publish[8];    /* "pmi", "pmix": rank 0 publishes its address there, "" elsewhere */
+	char publish[8];    /* "pmi", "pmix", "munge": rank 0 publishes its address there, "" elsewhere */
 	/* Enter into what this rank brings the address of its own over which it has met the root; NULL: not wanted. */
 	void (*met)(void *mine, const struct coll_ip *own);
 	/* What all ranks bring has come, and is passed on next: others may call this rank from then on. NULL: not

@@ -39,33 +39,6 @@ static void nap_ms(int ms)
 	nanosleep(&t, NULL);
 }
 
-/* Ports at which rank 0 may be when its own may be taken, also by somebody who means to: the named one, then ports
- * chosen by the seed, inside COLL_PORT_RANGE if there is one. */
-static void candidate_ports(const struct coll_identity *id, uint16_t first, uint16_t last,
-                            struct coll_rendezvous_point *m)
-{
-	struct coll_rng rng = {id->port_seed};
-	const uint32_t low = first ? first : 20000, count = first ? last - first + 1u : 12000;
-
-	m->port_count = 0;
-	if (id->root_port)
-		m->ports[m->port_count++] = id->root_port;
-	while (m->port_count < COLL_RENDEZVOUS_PORTS)
-		m->ports[m->port_count++] = (uint16_t)(low + coll_rng_below(&rng, count));
-}
-
-/* Addresses that COLL_INTERFACE chooses, and those of the name that are ours: the others look for rank 0 there. */
-static coll_status root_addresses(const char *host, const struct coll_rendezvous_point *m, struct coll_ips *at,
-                                  struct coll_error_box *err)
-{
-	struct coll_places found = {0};
-	char why[200];
-
-	if (m->settings->interface[0])
-		coll_resolve(host, 0, coll_clock_ns() + COLL_DELAY_NS(ROOT_TRY), &found, why, sizeof(why));
-	return coll_rendezvous_addresses(m->settings, &found, at, err);
-}
-
 /* The address that was named if it is numeric and ours, else these. */
 static bool listen_named(const char *host, uint16_t port, const struct coll_ips *at, struct coll_rendezvous_point *m)
 {
@@ -173,7 +146,7 @@ static coll_status open_tcp(const struct coll_identity *id, struct coll_rendezvo
 {
 	const uint64_t give_up = coll_clock_ns() + COLL_DELAY_NS(BIND);
 	struct coll_ips at;
-	const coll_status st = root_addresses(id->root_host, m, &at, err);
+	const coll_status st = coll_rendezvous_root_addresses(m->settings, id->root_host, &at, err);
 	bool twice;
 
 	if (st == COLL_AGAIN)
@@ -275,7 +248,8 @@ static coll_status prepare_tcp(const struct coll_identity *id, struct coll_rende
 	m->ports[0] = id->root_port;
 	m->port_count = 1;
 	if (id->root_ports) {
-		candidate_ports(id, first, last, m);
+		coll_rendezvous_ports(id->port_seed, id->root_port, first, last, m->ports);
+		m->port_count = COLL_RENDEZVOUS_PORTS;
 		snprintf(m->root_text, sizeof(m->root_text), "%s, ports %u, %u ...", id->root_host, m->ports[0],
 		         m->ports[1]);
 	}
@@ -316,13 +290,13 @@ static coll_status prepare_id(const coll_config *cfg, struct coll_rendezvous_poi
 /* Somebody else may have the port of the id by now: then rank 0 is at one that the key gives. */
 static coll_status prepare_again(struct coll_rendezvous_point *m, bool root, struct coll_error_box *err)
 {
-	struct coll_identity id = {.port_seed = coll_siphash24(m->key, "ports", 5) | 1};
-	uint16_t first, last, real;
+	uint16_t first, last, real, named = 0;
 	coll_status st = coll_port_range(m->settings, &first, &last, err);
 
-	for (int i = 0; i < m->root.count && !id.root_port; i++)
-		id.root_port = coll_address_port(&m->root.place[i]);
-	candidate_ports(&id, first, last, m);
+	for (int i = 0; i < m->root.count && !named; i++)
+		named = coll_address_port(&m->root.place[i]);
+	coll_rendezvous_ports(coll_siphash24(m->key, "ports", 5) | 1, named, first, last, m->ports);
+	m->port_count = COLL_RENDEZVOUS_PORTS;
 	for (int i = 0; st == COLL_OK && root && i < m->port_count && m->listeners.count == 0; i++) {
 		st = coll_id_listen(m->settings, m->key, m->ports[i], m->ports[i], &m->listeners, &real, err);
 		if (st != COLL_OK && errno == EADDRINUSE && i < m->port_count - 1) {
@@ -341,7 +315,7 @@ static coll_status prepare_published(const struct coll_identity *id, struct coll
 	coll_unique_id shared;
 	coll_status st = coll_id_publish(m->settings, id, m->deadline_ns, &shared, err);
 
-	snprintf(m->root_text, sizeof(m->root_text), "published by %s", id->publish);
+	snprintf(m->root_text, sizeof(m->root_text), "the address published by %s", id->publish);
 	if (st == COLL_OK)
 		st = coll_id_read(&shared, &m->root, m->key, err);
 	if (st == COLL_OK && coll_id_met())
@@ -407,5 +381,6 @@ coll_status coll_bootstrap_exchange(const coll_config *cfg, const struct coll_se
 	if (st == COLL_OK && m.hosted)
 		coll_id_host_await(m.key, m.deadline_ns);
 	coll_rendezvous_unlisten(&m.listeners);
+	coll_id_exchanged(id, st);
 	return st;
 }

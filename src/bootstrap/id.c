@@ -17,6 +17,7 @@
 #include "base/proof.h"
 #include "bootstrap/host_id.h"
 #include "bootstrap/id_host.h"
+#include "bootstrap/munge_share.h"
 #include "bootstrap/pmi.h"
 #include "bootstrap/pmix.h"
 
@@ -199,10 +200,15 @@ static bool from_hex(const char *text, coll_unique_id *id)
 	return true;
 }
 
+static bool by_munge(const struct coll_identity *who)
+{
+	return strcmp(who->publish, "munge") == 0;
+}
+
 static coll_status share(const struct coll_settings *settings, const struct coll_identity *who, uint64_t deadline_ns,
                          struct coll_error_box *err)
 {
-	const bool root = who->rank == 0, pmix = strcmp(who->publish, "pmix") == 0;
+	const bool root = who->rank == 0, pmix = strcmp(who->publish, "pmix") == 0, munge = by_munge(who);
 	char text[2 * COLL_UNIQUE_ID_BYTES + 1] = "";
 	coll_status st;
 
@@ -212,10 +218,11 @@ static coll_status share(const struct coll_settings *settings, const struct coll
 			return st;
 		to_hex(&published.id, text);
 	}
-	st = (pmix ? coll_pmix_share : coll_pmi_share)(root, text, sizeof(text), deadline_ns, err);
+	st = munge ? coll_munge_share(settings, who, text, sizeof(text), deadline_ns, err)
+	           : (pmix ? coll_pmix_share : coll_pmi_share)(root, text, sizeof(text), deadline_ns, err);
 	if (st == COLL_OK && !from_hex(text, &published.id))
 		st = coll_error_set(err, COLL_ERR_BOOTSTRAP, "%s returned a value that is not the address of rank 0",
-		                    pmix ? "PMIx" : "PMI");
+		                    who->publish);
 	if (st == COLL_OK)
 		published.valid = true;
 	else
@@ -242,6 +249,18 @@ void coll_id_take_listeners(struct coll_rendezvous_listeners *l)
 	pthread_mutex_lock(&lock);
 	*l = published.listeners;
 	published.listeners.count = 0;
+	pthread_mutex_unlock(&lock);
+}
+
+/* Ranks that did not receive the id look for a new one: so do those that did. */
+void coll_id_exchanged(const struct coll_identity *who, coll_status st)
+{
+	if (!by_munge(who))
+		return;
+	coll_munge_share_end();
+	pthread_mutex_lock(&lock);
+	if (st != COLL_OK)
+		published.valid = published.met = false;
 	pthread_mutex_unlock(&lock);
 }
 

@@ -22,6 +22,9 @@ coll_status coll_id_read(const coll_unique_id *id, struct coll_places *places, u
 coll_status coll_id_publish(const struct coll_settings *settings, const struct coll_identity *who, uint64_t deadline_ns,
                             coll_unique_id *id, struct coll_error_box *err);
 
+/* The ranks of the published id have met, or failed to. */
+void coll_id_exchanged(const struct coll_identity *who, coll_status st);
+
 /* The listeners of rank 0 for a meeting at the published id; the caller closes them. */
 void coll_id_take_listeners(struct coll_rendezvous_listeners *l);
 /* Whether the ranks of the published id have begun to meet before; from this call on they have. Then rank 0 listens

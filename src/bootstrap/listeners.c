@@ -6,9 +6,13 @@
 #include <errno.h>
 #include <ifaddrs.h>
 
+#include "base/clock.h"
+#include "base/delay.h"
 #include "base/errno_text.h"
 #include "base/fork.h"
+#include "base/hash.h"
 #include "base/ips.h"
+#include "bootstrap/resolve.h"
 
 enum { BACKLOG = 4096 };
 
@@ -80,4 +84,28 @@ bool coll_rendezvous_listen(struct coll_rendezvous_listeners *l, const struct co
 		coll_rendezvous_add(l, tcp.fd[i]);
 	*port = tcp.port;
 	return true;
+}
+
+coll_status coll_rendezvous_root_addresses(const struct coll_settings *settings, const char *host, struct coll_ips *at,
+                                           struct coll_error_box *err)
+{
+	struct coll_places found = {0};
+	char why[200];
+
+	if (settings->interface[0])
+		coll_resolve(host, 0, coll_clock_ns() + COLL_DELAY_NS(ROOT_TRY), &found, why, sizeof(why));
+	return coll_rendezvous_addresses(settings, &found, at, err);
+}
+
+void coll_rendezvous_ports(uint64_t seed, uint16_t named, uint16_t first, uint16_t last,
+                           uint16_t ports[COLL_RENDEZVOUS_PORTS])
+{
+	struct coll_rng rng = {seed};
+	const uint32_t low = first ? first : 20000, count = first ? last - first + 1u : 12000;
+	int n = 0;
+
+	if (named)
+		ports[n++] = named;
+	while (n < COLL_RENDEZVOUS_PORTS)
+		ports[n++] = (uint16_t)(low + coll_rng_below(&rng, count));
 }

@@ -7,7 +7,7 @@
 #include "bootstrap/address.h"
 #include "net/listen.h"
 
-enum { COLL_RENDEZVOUS_LISTENERS = COLL_LISTENERS_MAX + 2 };
+enum { COLL_RENDEZVOUS_LISTENERS = COLL_LISTENERS_MAX + 2, COLL_RENDEZVOUS_PORTS = 17 };
 
 /* Zeroed: none. */
 struct coll_rendezvous_listeners {
@@ -27,5 +27,14 @@ coll_status coll_rendezvous_addresses(const struct coll_settings *settings, cons
  * says why. */
 bool coll_rendezvous_listen(struct coll_rendezvous_listeners *l, const struct coll_ips *at, uint16_t first,
                             uint16_t last, uint16_t *port);
+
+/* Addresses that COLL_INTERFACE chooses, and those of the name that are ours: the others look for rank 0 there. */
+coll_status coll_rendezvous_root_addresses(const struct coll_settings *settings, const char *host, struct coll_ips *at,
+                                           struct coll_error_box *err);
+
+/* Ports at which rank 0 may be when its own may be taken, also by somebody who means to: the named one (0: none), then
+ * ports chosen by the seed, inside COLL_PORT_RANGE (0, 0: none). */
+void coll_rendezvous_ports(uint64_t seed, uint16_t named, uint16_t first, uint16_t last,
+                           uint16_t ports[COLL_RENDEZVOUS_PORTS]);
 
 #endif

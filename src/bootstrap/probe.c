@@ -1,6 +1,6 @@
 /*
  * Finds rank, size and job of this process: a table of launchers, each with the variables that identify it.
- * This is the only file that reads environment variables of other programs (a launcher's
+ * This file and slurm.c are the only ones that read environment variables of other programs (a launcher's
  * variables are facts about the process, not settings). Launchers may be nested: the innermost that is complete is
  * obeyed, and the identity says which were passed over. If none is complete, what is incomplete or out of range is
  * refused with the names of the variables: a job that starts wrong would hang later, without a visible cause.
@@ -19,7 +19,9 @@
 #include "base/number.h"
 #include "bootstrap/bootstrap.h"
 #include "bootstrap/id.h"
+#include "bootstrap/munge.h"
 #include "bootstrap/secret.h"
+#include "bootstrap/slurm.h"
 
 enum { WORDS_BYTES = 640 };
 
@@ -274,6 +276,8 @@ static coll_status fill_openmpi(const struct probe *p)
 
 static coll_status detect_mpich(const struct probe *p, struct found *f)
 {
+	if (coll_slurm_pmi_is_inherited())
+		return COLL_AGAIN;
 	return detect_env(p, "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS", f);
 }
 
@@ -350,32 +354,21 @@ static coll_status detect_srun(const struct probe *p, struct found *f)
 	return st;
 }
 
-/* The first name of "node[07-09,12],other": Slurm gives rank 0 to the first host of the step. */
-static bool first_host(const char *list, char *host, size_t len_bytes)
-{
-	const size_t stem = strcspn(list, "[,"), digits = list[stem] == '[' ? strcspn(list + stem + 1, "-,]") : 0;
-	const char *behind = strchr(list + stem, ']');
-	const size_t tail = digits && behind ? strcspn(behind + 1, "[,") : 0;
-
-	if (stem + digits == 0 || (list[stem] == '[' && (!behind || behind[1 + tail] == '[')))
-		return false;
-	return (size_t)snprintf(host, len_bytes, "%.*s%.*s%.*s", (int)stem, list, (int)digits,
-	                        digits ? list + stem + 1 : "", (int)tail, tail ? behind + 1 : "") < len_bytes;
-}
-
 static coll_status fill_srun(const struct probe *p)
 {
-	const char *step = env("SLURM_STEP_ID"), *nodes = env("SLURM_STEP_NODELIST");
+	const char *step = env("SLURM_STEP_ID"), *nodes = env("SLURM_STEP_NODELIST"),
+	           *again = env("SLURM_RESTART_COUNT");
 	char host[sizeof(p->id->root_host)];
 
-	snprintf(p->words, WORDS_BYTES, "srun|%.100s|%.100s", env("SLURM_JOB_ID"), step ? step : env("SLURM_STEPID"));
-	if (p->id->local_size != p->id->size && env("PMIX_NAMESPACE")) {
+	snprintf(p->words, WORDS_BYTES, "srun|%.100s|%.100s%s%.20s", env("SLURM_JOB_ID"),
+	         step ? step : env("SLURM_STEPID"), again ? "|" : "", again ? again : "");
+	if (p->id->local_size != p->id->size && coll_slurm_has_pmix()) {
 		snprintf(p->id->publish, sizeof(p->id->publish), "pmix");
 		return COLL_OK;
 	}
 	if (p->id->local_size == p->id->size)
 		unix_from(p);
-	else if (nodes && first_host(nodes, host, sizeof(host)))
+	else if (nodes && coll_slurm_first_host(nodes, host, sizeof(host)))
 		ports_from(p, host, 0);
 	else
 		return coll_error_set(
@@ -545,10 +538,27 @@ static coll_status identify(const struct probe *p)
 	return choose_meeting(p, l);
 }
 
+/* Ranks of srun that found no secret: munge is to carry one. False: it cannot, and others says what else may be done.
+ */
+static bool use_munge(const struct probe *p, char *others, size_t others_bytes)
+{
+	char why[100];
+
+	if (strncmp(p->words, "srun|", 5) != 0 || !p->id->root_host[0] || coll_identity_has_secret(p->id))
+		return false;
+	if (coll_munge_there(why, sizeof(why))) {
+		snprintf(p->id->publish, sizeof(p->id->publish), "munge");
+		return true;
+	}
+	snprintf(others, others_bytes, "start with srun --mpi=pmi2; or run munged on each host (%s); or ", why);
+	return false;
+}
+
 /* An id has a secret of its own, and so has one that a launcher will carry. */
 static coll_status find_secret(const struct probe *p)
 {
 	struct coll_identity *id = p->id;
+	char others[200] = "";
 	coll_status st;
 
 	if (id->size == 1 || id->publish[0] || coll_identity_has_secret(id))
@@ -560,8 +570,9 @@ static coll_status find_secret(const struct probe *p)
 		        "[COLL-1111] COLL_ROOT=%s names no port: add one, or set the same COLL_JOB_KEY on all "
 		        "ranks (the port is derived from the key)",
 		        p->settings->root);
-	return st == COLL_OK ? coll_secret_check(p->settings->insecure || (p->cfg && p->cfg->insecure), id, p->err)
-	                     : st;
+	if (st != COLL_OK || use_munge(p, others, sizeof(others)))
+		return st;
+	return coll_secret_check(p->settings->insecure || (p->cfg && p->cfg->insecure), others, id, p->err);
 }
 
 coll_status coll_bootstrap_identify(const coll_config *cfg, const struct coll_settings *settings,
@@ -599,6 +610,6 @@ coll_status coll_bootstrap_probe(const coll_config *cfg, const struct coll_setti
 	if (st != COLL_OK || !id->publish[0])
 		return st;
 	st = coll_id_publish(settings, id, begun_ns + (uint64_t)settings->create_timeout_ms * 1000000u, &shared, err);
-	id->secret = coll_secret_unique_id;
+	id->secret = strcmp(id->publish, "munge") == 0 ? coll_secret_munge : coll_secret_unique_id;
 	return st == COLL_OK ? coll_id_read(&shared, &places, id->job_key, err) : st;
 }

@@ -16,8 +16,6 @@
 #include "bootstrap/address.h"
 #include "bootstrap/listeners.h"
 
-enum { COLL_RENDEZVOUS_PORTS = 17 };
-
 /* The rank of the process that made a unique id and hosts its meeting; it may have ranks besides. */
 enum { COLL_RENDEZVOUS_HOST = -1 };
 

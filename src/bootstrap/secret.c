@@ -30,7 +30,7 @@
 
 enum { KEY_DIGITS = 32, BYTES_MIN = 16, BYTES_MAX = 4096, PATH_BYTES = 512 };
 
-const char coll_secret_unique_id[] = "unique id";
+const char coll_secret_unique_id[] = "unique id", coll_secret_munge[] = "munge";
 
 /* Read once, and kept; under lock. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -324,7 +324,7 @@ coll_status coll_secret_find(const struct coll_settings *settings, const char *w
 
 /* ---- Need ---- */
 
-coll_status coll_secret_check(bool insecure, struct coll_identity *id, struct coll_error_box *err)
+coll_status coll_secret_check(bool insecure, const char *others, struct coll_identity *id, struct coll_error_box *err)
 {
 	if (id->size == 1 || coll_identity_has_secret(id) || !id->root_host[0])
 		return COLL_OK;
@@ -334,11 +334,11 @@ coll_status coll_secret_check(bool insecure, struct coll_identity *id, struct co
 	return coll_error_set(
 	        err, COLL_ERR_CONFIG,
 	        "[COLL-1119] the ranks meet at %.100s, beyond this host, and have no secret that keeps strangers out: "
-	        "make a "
-	        "key, `mkdir -p ~/.config/coll; (umask 077; head -c16 /dev/urandom | base64 >~/.config/coll/key)`, and "
+	        "%smake a key, `mkdir -p ~/.config/coll; (umask 077; head -c16 /dev/urandom | base64 "
+	        ">~/.config/coll/key)`, and "
 	        "copy it to each host; or give all ranks one COLL_JOB_KEY; or, where nobody else can connect, set "
 	        "COLL_INSECURE=1 (if all ranks are on this host: COLL_ROOT=127.0.0.1:PORT)",
-	        id->root_host);
+	        id->root_host, others);
 }
 
 bool coll_secret_warns(const struct coll_identity *id)

@@ -6,8 +6,9 @@
 
 #include "bootstrap/bootstrap.h"
 
-/* The source of a job that meets by a unique id, for coll_identity.secret. */
-extern const char coll_secret_unique_id[];
+/* Sources of jobs that meet by a unique id, for coll_identity.secret: the caller or a launcher hands it on, or munge.
+ */
+extern const char coll_secret_unique_id[], coll_secret_munge[];
 
 /* Whether strangers lack what the handshakes of this job prove. */
 static inline bool coll_identity_has_secret(const struct coll_identity *id)
@@ -30,8 +31,9 @@ void coll_secret_forget(struct coll_settings *settings);
 coll_status coll_secret_find(const struct coll_settings *settings, const char *words, struct coll_identity *id,
                              struct coll_error_box *err);
 
-/* Refuse a job whose ranks meet beyond this host without a secret, unless insecure: then open is set. */
-coll_status coll_secret_check(bool insecure, struct coll_identity *id, struct coll_error_box *err);
+/* Refuse a job whose ranks meet beyond this host without a secret, unless insecure: then open is set. others: what else
+ * the user may do, "" or text that ends in "or ". */
+coll_status coll_secret_check(bool insecure, const char *others, struct coll_identity *id, struct coll_error_box *err);
 
 /* Whether this rank is to warn that its job is open: rank 0, once in a process. */
 bool coll_secret_warns(const struct coll_identity *id);

@@ -2,9 +2,10 @@
 """Jobs beyond one host have a secret, or say that they have none: each launcher by its variables, each source of a secret, in
 two network namespaces; and a secret is not in what the system shows of the processes of a job.
 
-usage: launch_secret.py BUILD-DIRECTORY"""
+usage: launch_secret.py BUILD-DIRECTORY MUNGE-STUB"""
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -13,7 +14,7 @@ import tempfile
 from job import Job, Report, sanitized, until
 from wires import wires_or_none
 
-BUILD = sys.argv[1]
+BUILD, MUNGE = sys.argv[1:3]
 DIGITS = "0f1e2d3c4b5a69788796a5b4c3d2e1f0"
 REFUSED, WARNED = "COLL-1119", "COLL-5114"
 PLAIN = {k: v for k, v in os.environ.items() if not k.startswith(("COLL_", "XDG_", "SLURM_", "PMI", "OMPI_", "TORCHELASTIC")) and
@@ -92,7 +93,10 @@ def key_file(where, name, text=b"16 bytes or more", mode=0o600):
 def by_sources(report, wires, where):
     path, other = key_file(where, "a-key"), key_file(where, "another", b"another of these")
     key_file(where, "coll/key")
-    for name, launch in (("by hand", HAND), ("torchrun", TORCHRUN), ("srun", SRUN)):
+    # What the machine has of munge is not found.
+    key_file(where, "no-munge/libmunge.so.2", b"")
+    no_munge = {"LD_LIBRARY_PATH": f"{where}/no-munge"}
+    for name, launch in (("by hand", HAND), ("torchrun", TORCHRUN), ("srun", {**SRUN, **no_munge})):
         report.case(f"{name}, no secret", Case(wires, launch).refused())
         report.case(f"{name}, COLL_INSECURE=1", Case(wires, {**launch, "COLL_INSECURE": "1"}).works("none, as COLL_INSECURE allows", 1))
         report.case(f"{name}, a file of the user", Case(wires, {**launch, "XDG_CONFIG_HOME": where}).works("~/.config/coll/key"))
@@ -106,6 +110,26 @@ def by_sources(report, wires, where):
     os.chmod(path, 0o644)
     c = Case(wires, {**HAND, "COLL_KEY_FILE": path})
     report.case("a file that others may read", [] if c.status == [1, 1] and c.all.count("chmod 600") == 4 else [c.all])
+
+
+def by_munge(report, wires, where):
+    here, none = {"LD_LIBRARY_PATH": f"{where}/munge"}, {"LD_LIBRARY_PATH": f"{where}/no-munge"}
+    os.makedirs(f"{where}/munge")
+    shutil.copy(MUNGE, f"{where}/munge/libmunge.so.2")
+    report.case("srun, munge", Case(wires, {**SRUN, **here}).works("munge"))
+    report.case("srun, munge, requeued", Case(wires, {**SRUN, **here, "SLURM_RESTART_COUNT": "1"}).works("munge"))
+    report.case("srun, munge, an interface", Case(wires, {**SRUN, **here, "COLL_INTERFACE": "e0"}).works("munge"))
+    report.case("srun, munge, a range of ports", Case(wires, {**SRUN, **here, "COLL_PORT_RANGE": "19000-19030"}).works("munge"))
+    report.case("srun, a key file before munge", Case(wires, {**SRUN, **here, "XDG_CONFIG_HOME": where}).works("~/.config/coll/key"))
+    c = Case(wires, {**SRUN, **none})
+    report.case("srun, no libmunge", c.refused() + [f"it does not say: {w}" for w in ("there is no libmunge.so.2", "--mpi=pmi2", "coll/key") if w not in c.all])
+    short = {**SRUN, "COLL_CREATE_TIMEOUT_MS": "2000"}
+    c = Case(wires, {**short, **here}, [{}, {"MUNGE_STUB_USER": "4711"}])
+    report.case("munge: another user is rank 0", [] if c.status == [1, 1] and "is of user 4711" in c.out[1] and "rank 1 of 2 did not connect" in c.out[0] else [c.all])
+    c = Case(wires, {**short, **here}, [{}, {"SLURM_STEP_NUM_TASKS": "3"}])
+    report.case("munge: another job of the user", [] if c.status == [1, 1] and "another job of this user" in c.out[1] else [c.all])
+    c = Case(wires, {**short, **here}, [{"XDG_CONFIG_HOME": where}, {}])
+    report.case("munge: rank 0 has a key file", [] if c.status == [1, 1] and "has another secret than munge" in c.out[1] else [c.all])
 
 
 def by_python(report, wires, where):
@@ -166,6 +190,7 @@ def main():
     try:
         with tempfile.TemporaryDirectory() as where:
             by_sources(report, wires, where)
+            by_munge(report, wires, where)
             by_python(report, wires, where)
     finally:
         wires.close()
