@@ -62,6 +62,8 @@ struct options {
 int options_parse(struct options *o, int argc, char **argv);
 void options_free(struct options *o);
 
+/* Fills o->ssh, unless it was given. */
+void link_choose(struct options *o);
 /* The words of the remote shell for a host, ended by NULL, until the next call. */
 enum { LINK_WORDS_MAX = 64 };
 void link_words(const struct options *o, const char *host, char *words[LINK_WORDS_MAX]);

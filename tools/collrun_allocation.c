@@ -2,7 +2,7 @@
  * The hosts that a scheduler gave this process, by its variables and files. The first of this table that is there
  * counts:
  *
- *   Slurm        SLURM_JOB_NODELIST "n[1-3,7],m", SLURM_TASKS_PER_NODE "2(x3),1"
+ *   Slurm        SLURM_JOB_NODELIST "n[1-3,7],m", SLURM_TASKS_PER_NODE "2(x3),1"; in a step its SLURM_STEP_NODELIST
  *   LSF          LSB_DJOB_HOSTFILE (a line a slot), LSB_MCPU_HOSTS "a 2 b 1", LSB_HOSTS "a a b"
  *   Grid Engine  PE_HOSTFILE (lines "a 2 queue cores")
  *   PBS          PBS_NODEFILE (a line a slot)
@@ -266,18 +266,26 @@ static int file_with_slots(struct options *o, const char *name, const char *path
 
 /* ---- All of them -------------------------------------------------------- */
 
+/* srun gives what it starts the numbers of its step, but not salloc's shell, though it is a step, too. */
+static bool numbers_are_of_step(void)
+{
+	const char *step = getenv("SLURM_STEP_TASKS_PER_NODE"), *numbers = getenv("SLURM_TASKS_PER_NODE");
+
+	return step && numbers && strcmp(step, numbers) == 0;
+}
+
 int allocation_read(struct options *o)
 {
 	static const struct {
 		const char *name;
 		int (*read)(struct options *o, const char *name, const char *value);
 	} sources[] = {
-	        {"SLURM_JOB_NODELIST", slurm},   {"SLURM_NODELIST", slurm}, {"LSB_DJOB_HOSTFILE", file_of_hosts},
-	        {"LSB_MCPU_HOSTS", pairs},       {"LSB_HOSTS", words},      {"PE_HOSTFILE", file_with_slots},
-	        {"PBS_NODEFILE", file_of_hosts},
+	        {"SLURM_STEP_NODELIST", slurm},       {"SLURM_JOB_NODELIST", slurm},   {"SLURM_NODELIST", slurm},
+	        {"LSB_DJOB_HOSTFILE", file_of_hosts}, {"LSB_MCPU_HOSTS", pairs},       {"LSB_HOSTS", words},
+	        {"PE_HOSTFILE", file_with_slots},     {"PBS_NODEFILE", file_of_hosts},
 	};
 
-	for (size_t i = 0; i < sizeof(sources) / sizeof(sources[0]); i++) {
+	for (size_t i = numbers_are_of_step() ? 0 : 1; i < sizeof(sources) / sizeof(sources[0]); i++) {
 		const char *value = getenv(sources[i].name);
 		int rc;
 

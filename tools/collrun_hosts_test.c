@@ -72,6 +72,46 @@ static void slurm_allocations(void)
 	slurm("n[1-2]", "1(x2)", "-H a:1,b:1 p", "a b");
 }
 
+/* srun gives the step that it starts numbers of its own, but not salloc's shell. */
+static void slurm_steps(void)
+{
+	setenv("SLURM_STEP_NODELIST", "n2", 1);
+	setenv("SLURM_STEP_TASKS_PER_NODE", "3", 1);
+	slurm("n[1-2]", "3", "p", "n2 n2 n2");
+	slurm("n[1-2]", "1(x2)", "p", "n1 n2");
+	unsetenv("SLURM_STEP_NODELIST");
+	unsetenv("SLURM_STEP_TASKS_PER_NODE");
+}
+
+/* In an allocation of Slurm, and where nobody names another remote shell. The ranks run there. */
+static void slurm_hosts_are_reached_by_srun(void)
+{
+	char *path = strdup(getenv("PATH")), *before = text_of(4095);
+	struct ran r;
+
+	snprintf(before, 4095, "%s:%s", dir, path);
+	write_file("srun",
+	           "#!/bin/sh\nwhile [ $1 != -w ]; do shift; done\nhost=$2\nshift 2\nFAKE_HOST=$host exec \"$@\"\n",
+	           0755);
+	setenv("PATH", before, 1);
+	r = run("--dry-run -H one:1 true");
+	CHECK(r.status == 0 && strstr(r.out, "one: ssh ") && !strstr(r.out, "srun"), "%s", r.out);
+	forget(&r);
+	setenv("SLURM_JOB_NODELIST", "one,two", 1);
+	setenv("SLURM_TASKS_PER_NODE", "1(x2)", 1);
+	r = run("--dry-run --ssh rsh true");
+	CHECK(r.status == 0 && strstr(r.out, "one: rsh one ") && !strstr(r.out, "srun"), "%s", r.out);
+	forget(&r);
+	r = run("--prefix --root 127.0.0.1 sh -c 'echo on $FAKE_HOST'");
+	CHECK(r.status == 0 && strstr(r.out, "[0] on one\n") && strstr(r.out, "[1] on two\n"), "%s%s", r.out, r.err);
+	forget(&r);
+	unsetenv("SLURM_JOB_NODELIST");
+	unsetenv("SLURM_TASKS_PER_NODE");
+	setenv("PATH", path, 1);
+	free(before);
+	free(path);
+}
+
 static void slurm_mistakes(void)
 {
 	static const char *const lists[] = {"n[1-3",   "n1-3]",    "n[]",  "n[3-1]", "n[1-]", "n[-2]",
@@ -222,6 +262,8 @@ int main(int argc, char **argv)
 		unsetenv(variables[i]);
 	write_file("ssh", "#!/bin/sh\nhost=$1\nshift\nFAKE_HOST=$host exec sh -c \"$*\"\n", 0755);
 	PLAIN_RUN(slurm_allocations);
+	PLAIN_RUN(slurm_steps);
+	PLAIN_RUN(slurm_hosts_are_reached_by_srun);
 	PLAIN_RUN(slurm_mistakes);
 	PLAIN_RUN(pbs_allocations);
 	PLAIN_RUN(lsf_allocations);

@@ -36,7 +36,7 @@ static const char help[] =
         "                        signal (default 3; 0: for ever). A second signal ends them at once\n"
         "      --timeout S       end the job after S seconds (exit status 124)\n"
         "      --restart N       start the whole job anew when it fails, up to N times\n"
-        "      --ssh COMMAND     instead of ssh and its options (or COLLRUN_SSH)\n"
+        "      --ssh COMMAND     instead of ssh and its options, or srun in Slurm (or COLLRUN_SSH)\n"
         "      --remote PATH     collrun on the other hosts (default: the path of this one)\n"
         "      --root HOST[:PORT]  where rank 0 is reached, when the choice by route is wrong\n"
         "      --dry-run         print the placement and the commands, and start nothing\n"
@@ -259,19 +259,13 @@ static int parse_one(struct options *o, int argc, char **argv, int *i)
 	return unknown(arg, n);
 }
 
-/* A host that is gone is noticed, and nobody is asked. */
-static const char default_ssh[] = "ssh -o BatchMode=yes -o ConnectTimeout=20 -o ServerAliveInterval=10 "
-                                  "-o ServerAliveCountMax=3";
-
 int options_parse(struct options *o, int argc, char **argv)
 {
-	const char *ssh = getenv("COLLRUN_SSH");
 	int rc = -1, i = 1;
 
 	memset(o, 0, sizeof(*o));
 	o->input = true;
 	o->grace_s = 3;
-	o->ssh = ssh && *ssh ? ssh : default_ssh;
 	forward_own(o);
 	for (; i < argc && argv[i][0] == '-' && rc < 0; i++) {
 		if (strcmp(argv[i], "--") == 0) {
@@ -286,6 +280,7 @@ int options_parse(struct options *o, int argc, char **argv)
 		return options_refuse("no program given");
 	o->program = argv + i;
 	rc = hosts_place(o);
+	link_choose(o);
 	if (rc >= 0 || !o->dry_run)
 		return rc;
 	hosts_print(o);
