@@ -86,7 +86,7 @@ MESSAGE(4103, COLL_OK, "The service thread cannot wait for events, so deaths and
 MESSAGE(4104, COLL_OK, "A rank has no descriptors, memory or other resource of the system left for a connection or a channel.", "The text names the rank, the call that failed, the limit and the command that raises it.")
 MESSAGE(4201, COLL_OK, "Some ranks did not reach the rendezvous in time.", "The text names them: they did not start, crashed earlier, have another COLL_ROOT, or are behind a firewall.")
 MESSAGE(4202, COLL_OK, "The rendezvous address is in use or does not belong to this host, or the file that tells it cannot be written.", "Another job uses the port, or a second process claims to be rank 0: choose another port.")
-MESSAGE(4203, COLL_OK, "The address of rank 0 cannot be derived or resolved.", "Set COLL_ROOT=host:port with a name that all hosts resolve.")
+MESSAGE(4203, COLL_OK, "The address of rank 0 cannot be derived or resolved, or no rank 0 hands out a key there.", "Set COLL_ROOT=host:port with a name that all hosts resolve; give all ranks the same source of a key.")
 MESSAGE(4204, COLL_OK, "Ranks load different versions of this library, or builds of different commits.", "Install the same version everywhere; check LD_LIBRARY_PATH on the host named.")
 MESSAGE(4205, COLL_OK, "A rank ended during creation.", "Look at the output of that rank.")
 MESSAGE(4206, COLL_OK, "Something between two ranks altered, added or repeated a message while they met; nothing of it was used.", "Check the network between the two addresses: a faulty device, a proxy, or somebody who interferes; or ranks load different versions of this library.")

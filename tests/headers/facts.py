@@ -66,6 +66,7 @@ def check_tests(text, exists):
 GETENV = {
     "src/base/config.c": "the settings themselves",
     "src/bootstrap/probe.c": "variables of launchers",
+    "src/bootstrap/slurm.c": "variables of Slurm",
     "src/bootstrap/meeting_file.c": "the user's folder for files that live as long as the session",
     "src/bootstrap/secret.c": "the user's folder for the key file",
     "src/bootstrap/pmi.c": "the descriptor of a launcher",
