@@ -116,7 +116,8 @@ static uint64_t env_heard_ns(void *ctx, const struct coll_process_id *peer)
 	struct coll_context *c = ctx;
 	const int process = c->processes ? process_of(c, peer) : -1;
 
-	return process < 0 ? 0 : coll_control_heard_ns(c->control, process);
+	/* At the end of a context the control plane goes first. */
+	return process < 0 || !c->control ? 0 : coll_control_heard_ns(c->control, process);
 }
 
 /* ---- Open ---- */
