@@ -163,20 +163,18 @@ static void limit_time(struct root *o, const struct introduction *in)
 	o->timeout_ms = (int)in->timeout_ms;
 }
 
-enum { NAMES_ITSELF = 5 }; /* the version of the rendezvous since which they do */
-
 /* Contradictions end the meeting. */
 static bool acceptable(struct root *o, const struct introduction *in, size_t payload_bytes)
 {
 	const struct coll_rendezvous_point *how = &o->how;
+	const char *first = how->hosted ? "the first that came" : "rank 0";
 	const int rank = (int)in->rank;
 	const struct guest *g;
 	char root[32];
 
 	if (in->version != WIRE_VERSION)
 		rendezvous_fail(&o->rendezvous, COLL_ERR_BOOTSTRAP, rank,
-		                "[COLL-4204] the ranks run different versions of this library: rank %d %.*s, %s %s",
-		                rank, COLL_LIBRARY_BYTES - 1,
+		                "[COLL-4204] the ranks run different versions of this library: rank %d %s, %s %s", rank,
 		                in->version < NAMES_ITSELF ? "an older one that does not name itself" : in->library,
 		                rank_name(root, how->rank), coll_library_version());
 	else if (how->size == 0)
@@ -185,18 +183,16 @@ static bool acceptable(struct root *o, const struct introduction *in, size_t pay
 		return false;
 	if (in->size != (uint32_t)how->size)
 		rendezvous_fail(&o->rendezvous, COLL_ERR_BOOTSTRAP, rank,
-		                "rank %d says that the job has %u ranks, %s says %d", rank, in->size,
-		                how->hosted ? "the first that came" : "rank 0", how->size);
+		                "rank %d says that the job has %u ranks, %s says %d", rank, in->size, first, how->size);
 	else if ((in->rank == 0 && !how->hosted) || in->rank >= in->size)
 		rendezvous_fail(&o->rendezvous, COLL_ERR_BOOTSTRAP, rank, "a second process claims rank %d of %u", rank,
 		                in->size);
 	else if (in->len_bytes != how->len_bytes || payload_bytes != how->len_bytes)
-		rendezvous_fail(
-		        &o->rendezvous, COLL_ERR_BOOTSTRAP, rank,
-		        "[COLL-4204] the ranks run different versions of this library: rank %d %.*s (%llu bytes), "
-		        "%s %s (%zu)",
-		        rank, COLL_LIBRARY_BYTES - 1, in->library, (unsigned long long)in->len_bytes,
-		        how->hosted ? "the first that came" : "rank 0", coll_library_version(), how->len_bytes);
+		rendezvous_fail(&o->rendezvous, COLL_ERR_BOOTSTRAP, rank,
+		                "[COLL-4204] the ranks run different versions of this library: rank %d %s (%llu "
+		                "bytes), %s %s (%zu)",
+		                rank, in->library, (unsigned long long)in->len_bytes, first, coll_library_version(),
+		                how->len_bytes);
 	if (o->rendezvous.status != COLL_AGAIN)
 		return false;
 	g = o->guests[rank];

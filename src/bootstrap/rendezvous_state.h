@@ -20,6 +20,7 @@ enum {
 	FAN_OUT = 8,
 	PENDING_MAX = 128, /* connections that have not said who they are */
 	WIRE_VERSION = 5,  /* of the frames below */
+	NAMES_ITSELF = 5,  /* the first version in which an introduction names the library */
 	TEXT_BYTES = 600,  /* of messages passed between ranks */
 };
 

@@ -125,7 +125,7 @@ static coll_status wait_for(int nruns)
 
 WORLD_TEST(wait, a_run_that_ends_soon_needs_neither_pause_nor_progress)
 {
-	comm->ctx->dedicated_cores = true;
+	comm->ctx->spins = true;
 	run = (struct coll_run){.polls = 20};
 	CHECK(wait_for(1) == COLL_OK);
 	CHECK(run.polled == 21 && fake_context.pauses == 0 && fake_context.progressed == 0);
