@@ -37,6 +37,7 @@ void cause_clear(struct cause *c)
 {
 	memset(c->erred, 0, (size_t)c->rank_count * sizeof(*c->erred));
 	c->weight = NOTHING;
+	c->exit_status = 0;
 	c->shown_count = c->repeated = 0;
 }
 
@@ -52,7 +53,8 @@ static char *find_id(char *line)
 	return found;
 }
 
-/* Skip who speaks: "coll[4/8] error: ", or "rank 4 of 8: ". NULL: a line of the log that is no error. */
+/* Skip who speaks: "coll[4/8] error: ", "rank 4 of 8: ", or "rank 4 of 8 (tp): ". NULL: a line of the log that is no
+ * error. */
 static char *skip_speaker(char *line, bool *logged)
 {
 	char *p = line;
@@ -63,7 +65,10 @@ static char *skip_speaker(char *line, bool *logged)
 		p = strchr(line, ']');
 		return strncmp(p, "] error: ", 9) == 0 ? p + 9 : NULL;
 	}
-	return sscanf(line, "rank %*d of %*d: %n", &end) == 0 && end > 0 ? line + end : line;
+	sscanf(line, "rank %*d of %*d: %n", &end);
+	if (end == 0)
+		sscanf(line, "rank %*d of %*d (%*[^)]): %n", &end);
+	return line + end;
 }
 
 /* Of a text without the number of the rank that speaks. */
@@ -101,6 +106,16 @@ static bool repeats(struct cause *c, int rank, const char *text, enum weight wei
 	return false;
 }
 
+/* What a program that aborted wants the job to end with. */
+static int exit_status_of(const char *line)
+{
+	static const char words[] = "aborted the communicator with exit status ";
+	const char *at = strstr(line, words);
+	const int status = at ? atoi(at + strlen(words)) : 0;
+
+	return status == 0 || (status & 255) ? status & 255 : 1;
+}
+
 bool cause_look(struct cause *c, int rank, const char *data, size_t len_bytes)
 {
 	char line[LINE_BYTES], *id, *text, *end;
@@ -113,6 +128,8 @@ bool cause_look(struct cause *c, int rank, const char *data, size_t len_bytes)
 	if (!text)
 		return false;
 	c->erred[rank] = true;
+	if (c->exit_status == 0)
+		c->exit_status = exit_status_of(line);
 	weight = strstr(line, "(reported by rank") ? TOLD
 	         : strncmp(id, "[COLL-21", 8) == 0 ? FOLLOWS
 	         : logged                          ? LOGGED

@@ -18,9 +18,10 @@ struct cause_shown {
 
 struct cause {
 	int rank_count;
-	bool *erred; /* by rank: an error of the library was in its lines */
-	int weight;  /* of the text; 0: none yet */
-	int rank;    /* whose text it is */
+	bool *erred;     /* by rank: an error of the library was in its lines */
+	int weight;      /* of the text; 0: none yet */
+	int rank;        /* whose text it is */
+	int exit_status; /* of the first abort that gave one, 1 to 255; 0: none did */
 	char text[700];
 	unsigned shown_count;
 	struct cause_shown shown[CAUSE_SHOWN_MAX]; /* the latest errors of the log that were shown; a ring */

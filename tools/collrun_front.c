@@ -356,13 +356,23 @@ static void begin(struct front *f)
 	f->input_ahead = 0;
 }
 
+/* A program that aborted may say what the job ends with, whatever the ranks end with. */
+static int status_of(const struct front *f)
+{
+	const int aborted = output_cause(f->out)->exit_status;
+
+	if (aborted && !f->outside)
+		return aborted;
+	return f->fate.rank >= 0 ? f->fate.status : 0;
+}
+
 static int run_job(struct front *f)
 {
 	begin(f);
 	if (start_choose_meeting(f))
 		start_agents(f);
 	run(f);
-	return f->fate.rank >= 0 ? f->fate.status : 0;
+	return status_of(f);
 }
 
 /* From run to run the key, the processes and the meeting are new. */
@@ -403,8 +413,7 @@ int front_run(struct options *o)
 		f.deadline_ns = coll_clock_ns() + (uint64_t)(o->timeout_s * 1e9);
 	status = run_jobs(&f);
 	drain(&f);
-	if (f.fate.rank >= 0) /* it may have been ended while it was drained */
-		status = f.fate.status;
+	status = status_of(&f); /* it may have been ended while it was drained */
 	fate_last_line(&f);
 	drain(&f);
 	if (status == 0 && !output_written(f.out))

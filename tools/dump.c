@@ -125,6 +125,7 @@ static const struct field comm_fields[] = {FIELD(dump_comm, HEX, "comm", comm),
                                            FIELD(dump_comm, U64, "sequence", sequence),
                                            FIELD(dump_comm, BOOL, "in_call", in_call),
                                            FIELD(dump_comm, BOOL, "aborted", aborted),
+                                           FIELD(dump_comm, TEXT, "name", name),
                                            {0}};
 static const struct field op_fields[] = {FIELD(dump_op, HEX, "comm", comm),
                                          FIELD(dump_op, U64, "index", index),

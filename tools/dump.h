@@ -17,6 +17,7 @@ struct dump_comm {
 	bool in_call, aborted;
 	int *members; /* processes by rank; NULL: ranks are processes */
 	int nmembers;
+	char name[32]; /* "": it has none */
 };
 
 enum dump_state { DUMP_QUEUED, DUMP_RUNNING, DUMP_ENDED };

@@ -125,12 +125,14 @@ static double seconds(uint64_t from, uint64_t to)
 	return to > from ? (double)(to - from) * 1e-9 : 0;
 }
 
-/* " of communicator 1a2b (ranks 0,2)" when the job has several. */
+/* " of communicator 1a2b (ranks 0,2)" when the job has several, or its name. */
 static void add_comm(struct coll_text *t, const struct dump *d, uint64_t comm)
 {
 	const struct dump_comm *c = dump_find_comm(d, comm);
 
-	if (d->ncomms > 1)
+	if (c && c->name[0])
+		coll_text_add(t, " of communicator %s", c->name);
+	else if (d->ncomms > 1)
 		coll_text_add(t, " of communicator %08llx", (unsigned long long)(comm >> 32));
 	if (c && !c->members && d->ncomms > 1)
 		coll_text_add(t, " (all ranks)");

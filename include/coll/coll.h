@@ -313,6 +313,9 @@ COLL_API coll_status coll_comm_destroy(coll_comm **comm);
  * the communicator, but a signal handler must not. Waits at most 0.1 s. The communicator
  * must still be destroyed; others, including its children, are not affected. */
 COLL_API coll_status coll_comm_abort(coll_comm *comm, const char *reason);
+/* The same, with the status that the job is to end with. Other ranks read it in coll_last_error()->exit_status;
+ * collrun ends with it (modulo 256, and with 1 if that is 0). 0: none. This rank logs the abort as an error. */
+COLL_API coll_status coll_comm_abort_with(coll_comm *comm, int exit_status, const char *reason);
 
 /* ---- Queries ---------------------------------------------------------- */
 
@@ -346,6 +349,7 @@ typedef struct coll_error {
 	 * Else NULL and 0. */
 	const int *late;
 	int late_count;
+	int exit_status; /* COLL_ERR_ABORTED: of coll_comm_abort_with(); else 0 */
 } coll_error;
 COLL_API const coll_error *coll_last_error(const coll_comm *comm);
 
@@ -357,6 +361,15 @@ COLL_API const coll_error *coll_last_error(const coll_comm *comm);
  * One thread at a time, as for calls.
  */
 COLL_API coll_status coll_comm_set_timeout(coll_comm *comm, int timeout_ms, int arrival_timeout_ms);
+
+/*
+ * A name of this communicator for people: it stands in errors and log lines about it, "rank 1 of 4 (tp): ...", and in
+ * dumps and coll-info --pid. 1 to 31 letters, digits and . _ - : / +; NULL or "": none, as at first. Local: ranks may
+ * differ; children begin without one. One thread at a time, as for calls. The text of coll_comm_get_name() is valid as
+ * long as the communicator; "": it has none; NULL: comm is NULL.
+ */
+COLL_API coll_status coll_comm_set_name(coll_comm *comm, const char *name);
+COLL_API const char *coll_comm_get_name(const coll_comm *comm);
 
 /* Write one line to buf that says how a call of this shape would run ("all_reduce ring
  * tile=... because ..."), as a C string cut to len_bytes. Local. */

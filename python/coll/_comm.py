@@ -40,7 +40,7 @@ class UniqueId(bytes):
 class Communicator(_coll.Comm):
     """The ranks that call together. Made by init(), split(), duplicate(), sub(). One thread at a time uses it."""
 
-    __slots__ = ("__weakref__",)
+    __slots__ = ("__weakref__", "_label")
 
     # ---- Children ----
 
@@ -69,6 +69,17 @@ class Communicator(_coll.Comm):
         """Time limits of waits, in seconds: for a peer that does not answer, and for one that does not make the call.
         None: as in the settings. They count here, and for communicators made from this one later."""
         self._set_timeout(timeout, arrival)
+
+    @property
+    def name(self) -> str:
+        """A name for people, in errors and log lines about this communicator, and in dumps: at most 31 letters, digits and
+        . _ - : / +. "": none. Ranks may give different ones."""
+        return getattr(self, "_label", "")
+
+    @name.setter
+    def name(self, name: str) -> None:
+        self._set_name(name)
+        self._label = name
 
     # ---- Streams, memory, operations ----
 
@@ -186,9 +197,11 @@ class Communicator(_coll.Comm):
 
     # ---- The end ----
 
-    def abort(self, reason: str = "no reason given") -> None:
-        """End all calls on all ranks with AbortedError. Any thread may call it."""
-        self._abort(reason)
+    def abort(self, reason: str = "no reason given", exit_status: int = 0) -> None:
+        """End all calls on all ranks with AbortedError. Any thread may call it.
+
+        exit_status: what the job is to end with. Others find it in the error, and collrun ends with it. 0: nothing is said."""
+        self._abort(reason, exit_status)
 
     def close(self) -> None:
         """Destroy the communicator. Collective, but waits only for a bounded time. An exit of the process does it, too.
@@ -290,12 +303,13 @@ def _device(device: Any, settings: dict[str, Any]) -> dict[str, Any]:
 
 
 def init(rank: int | None = None, size: int | None = None, *, id: bytes | None = None,
-         exchange: Callable[[bytes], bytes | Sequence[bytes]] | None = None, device: Any = None, **settings: Any) -> Communicator:
+         exchange: Callable[[bytes], bytes | Sequence[bytes]] | None = None, device: Any = None, name: str = "",
+         **settings: Any) -> Communicator:
     """The communicator of all ranks of the job. Collective.
 
     With nothing given, everything comes from the environment: collrun, torchrun, mpirun, srun, or COLL_*; without any,
     the job is this process. id: from unique_id() of any process. exchange(mine): an all-gather that returns the bytes of all
-    ranks. device: whose memory calls take beside host memory: "host", "cuda" (by the local rank), "cuda:2" or 2. Settings are
+    ranks. device: whose memory calls take beside host memory: "host", "cuda" (by the local rank), "cuda:2" or 2. name: see Communicator.name. Settings are
     those of the library (`coll-info --settings`) in lower case, without the prefix: timeout_ms=5000.
     """
     if id is None and exchange is None and size != 1:
@@ -307,6 +321,8 @@ def init(rank: int | None = None, size: int | None = None, *, id: bytes | None =
         _secret.forget()
     _life.hold(comm)
     _life.watch_exit_of_worker()
+    if name:
+        comm.name = name
     return comm
 
 

@@ -21,6 +21,7 @@ class CollError(RuntimeError):
     elapsed: float = 0.0
     message: str = ""
     late: tuple[int, ...] = ()
+    exit_status: int = 0
 
     def __init__(self, message: str = "", **facts: Any) -> None:
         super().__init__(message)
@@ -36,7 +37,7 @@ class CollError(RuntimeError):
 
     def __reduce__(self) -> Any:
         return (make, (self.status, self.rank, self.host, self.operation, self.kind, self.step, self.link,
-                       self.elapsed, self.message, self.late))
+                       self.elapsed, self.message, self.late, self.exit_status))
 
 
 class ArgumentError(CollError, ValueError):
@@ -84,7 +85,7 @@ class CorruptError(CollError):
 
 
 class AbortedError(CollError):
-    """The communicator was aborted, here or at another rank."""
+    """The communicator was aborted, here or at another rank. `exit_status`: what abort() wants the job to end with."""
 
 
 class SystemFailure(CollError, OSError):
@@ -110,7 +111,7 @@ _LOST = {1: "call", 2: "peer", 3: "communicator", 4: "process"}
 
 
 def make(status: int, rank: int, host: str, operation: int, kind: str, step: int, link: str, elapsed: float,
-         message: str, late: tuple[int, ...] = ()) -> CollError:
+         message: str, late: tuple[int, ...] = (), exit_status: int = 0) -> CollError:
     """The exception of a status and of the last error of a communicator."""
     return _CLASSES.get(status, InternalError)(message, status=status, rank=rank, host=host, operation=operation,
-                                               kind=kind, step=step, link=link, elapsed=elapsed, late=late)
+                                               kind=kind, step=step, link=link, elapsed=elapsed, late=late, exit_status=exit_status)

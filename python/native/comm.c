@@ -81,14 +81,14 @@ static char *text_of(PyObject *object)
 }
 
 /* Another thread may be at destroying it, and waits for this one. */
-static void abort_with(struct comm *c, const char *reason)
+static void abort_with(struct comm *c, int exit_status, const char *reason)
 {
 	coll_comm *handle;
 
 	atomic_fetch_add(&c->aborting, 1);
 	handle = c->handle;
 	if (handle && c->generation == coll_py_generation)
-		WITHOUT_GIL(coll_comm_abort(handle, reason));
+		WITHOUT_GIL(coll_comm_abort_with(handle, exit_status, reason));
 	atomic_fetch_sub(&c->aborting, 1);
 }
 
@@ -99,7 +99,7 @@ void coll_py_comm_abort_for(struct comm *c, PyObject *error)
 	char *text = reason ? text_of(reason) : NULL;
 
 	PyErr_Clear();
-	abort_with(c, text ? text : "an operation in Python raised an exception");
+	abort_with(c, 0, text ? text : "an operation in Python raised an exception");
 	free(text);
 	Py_XDECREF(type);
 	Py_XDECREF(reason);
@@ -271,7 +271,7 @@ PyObject *coll_py_comm_open(PyObject *self, PyObject *args)
 		return coll_py_raise(NULL, st, "init");
 	adopt(c, handle, NULL);
 	if (coll_py_interrupted() != 0) { /* made meanwhile, and nobody gets it */
-		abort_with(c, "interrupted");
+		abort_with(c, 0, "interrupted");
 		return NULL;
 	}
 	Py_RETURN_NONE;
@@ -498,17 +498,22 @@ void coll_py_comm_block_freed(struct comm *c, void *data)
 	GUARDED(block_freed(c, data));
 }
 
-PyObject *coll_py_comm_abort(PyObject *self, PyObject *reason)
+/* _abort(reason, exit_status=0) */
+PyObject *coll_py_comm_abort(PyObject *self, PyObject *args)
 {
 	struct comm *c = (struct comm *)self;
+	PyObject *reason;
+	int exit_status = 0;
 	char *text;
 
+	if (!PyArg_ParseTuple(args, "O|i", &reason, &exit_status))
+		return NULL;
 	if (!c->handle || c->generation != coll_py_generation)
 		Py_RETURN_NONE;
 	text = text_of(reason);
 	if (!text)
 		return NULL;
-	abort_with(c, text);
+	abort_with(c, exit_status, text);
 	free(text);
 	Py_RETURN_NONE;
 }

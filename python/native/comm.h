@@ -7,7 +7,7 @@
 PyObject *coll_py_comm_open(PyObject *self, PyObject *args);
 PyObject *coll_py_comm_open_all(PyObject *module, PyObject *args);
 PyObject *coll_py_comm_close(PyObject *self, PyObject *last);
-PyObject *coll_py_comm_abort(PyObject *self, PyObject *reason);
+PyObject *coll_py_comm_abort(PyObject *self, PyObject *args);
 void coll_py_comm_dealloc(PyObject *self);
 
 #endif

@@ -114,6 +114,21 @@ static PyObject *group(PyObject *self, PyObject *args)
 	return choose((struct comm *)self, list, &tag, "group");
 }
 
+/* _set_name(str) */
+static PyObject *set_name(PyObject *self, PyObject *args)
+{
+	struct comm *c = (struct comm *)self;
+	const char *name;
+	coll_status st;
+
+	if (!PyArg_ParseTuple(args, "s", &name))
+		return NULL;
+	CALL(c, "set_name", st, coll_comm_set_name(c->handle, name));
+	if (st != COLL_OK)
+		return coll_py_raise(c, st, "set_name");
+	Py_RETURN_NONE;
+}
+
 /* _set_timeout(seconds or None, seconds or None) */
 static PyObject *set_timeout(PyObject *self, PyObject *args)
 {
@@ -382,6 +397,7 @@ GUARD_ONE(duplicate)
 GUARD_ONE(sub)
 GUARD_ONE(group)
 GUARD_ONE(set_timeout)
+GUARD_ONE(set_name)
 GUARD_ONE(empty)
 GUARD_ONE(announce)
 GUARD_ONE(host)
@@ -408,12 +424,13 @@ GUARD_GET(get_last_error)
 static PyMethodDef other_methods[] = {
         {"_open", coll_py_comm_open_guarded, METH_VARARGS, NULL},
         {"_close", coll_py_comm_close_guarded, METH_O, NULL},
-        {"_abort", coll_py_comm_abort, METH_O, NULL},
+        {"_abort", coll_py_comm_abort, METH_VARARGS, NULL},
         {"_split", split_guarded, METH_VARARGS, NULL},
         {"_duplicate", duplicate_guarded, METH_NOARGS, NULL},
         {"_sub", sub_guarded, METH_O, NULL},
         {"_group", group_guarded, METH_VARARGS, NULL},
         {"_set_timeout", set_timeout_guarded, METH_VARARGS, NULL},
+        {"_set_name", set_name_guarded, METH_VARARGS, NULL},
         {"_empty", empty_guarded, METH_VARARGS, NULL},
         {"_register", announce_guarded, METH_VARARGS, NULL},
         {"host", host_guarded, METH_O, NULL},

@@ -102,9 +102,10 @@ PyObject *coll_py_error(struct comm *c, coll_status st, const char *name)
 		PyTuple_SetItem(late, i, PyLong_FromLong(e->late[i]));
 	if (!late)
 		return NULL;
-	error = PyObject_CallFunction(coll_py_hooks[HOOK_ERROR], "iisKsisdsO", (int)st, e->rank, e->host ? e->host : "",
-	                              (unsigned long long)e->operation, e->kind ? e->kind : name, e->step,
-	                              e->link ? e->link : "", e->elapsed_s, e->message ? e->message : "", late);
+	error = PyObject_CallFunction(coll_py_hooks[HOOK_ERROR], "iisKsisdsOi", (int)st, e->rank,
+	                              e->host ? e->host : "", (unsigned long long)e->operation,
+	                              e->kind ? e->kind : name, e->step, e->link ? e->link : "", e->elapsed_s,
+	                              e->message ? e->message : "", late, e->exit_status);
 	Py_DECREF(late);
 	return error;
 }

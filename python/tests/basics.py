@@ -548,6 +548,11 @@ def test_queries(comm):
     equal(sum(row["calls"] for row in rows), before + 1)
     check(all(row["bytes"] >= 0 and row["waited_s"] >= 0 and row["transport"] and row["way"] for row in rows))
     check("rank" in repr(comm))
+    equal(comm.name, "")
+    comm.name = "tp-1"
+    equal(comm.name, "tp-1")
+    raises(coll.ArgumentError, setattr, comm, "name", "two words", says="(tp-1)")
+    comm.name = ""
     comm.set_timeout(20, 30.5)
     comm.set_timeout()
     raises(coll.ArgumentError, comm.set_timeout, 0)

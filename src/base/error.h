@@ -14,6 +14,7 @@
 struct coll_error_box {
 	coll_status status;
 	int rank;
+	int exit_status; /* of an abort; 0: none */
 	uint64_t operation;
 	int step;
 	double elapsed_s;

@@ -230,7 +230,7 @@ static void interrupt(void *arg)
 		pthread_mutex_lock(&c->closing_lock);
 		for (const struct coll_closing *p = c->closings; p; p = p->next)
 			if (!p->over && (!a->comm || p->comm == a->comm))
-				coll_comm_abort_locally(p->comm, COLL_INTERRUPTED);
+				coll_comm_abort_locally(p->comm, 0, COLL_INTERRUPTED);
 		pthread_mutex_unlock(&c->closing_lock);
 		if (c->control)
 			coll_control_flush(c->control, COLL_DELAY_FAILURE_FLUSH_MS);
@@ -477,11 +477,16 @@ coll_status coll_comm_destroy(coll_comm **out)
 	return st;
 }
 
-coll_status coll_comm_abort(coll_comm *comm, const char *reason)
+coll_status coll_comm_abort_with(coll_comm *comm, int exit_status, const char *reason)
 {
 	if (coll_entry_no_comm(comm, "comm_abort"))
 		return COLL_ERR_ARGUMENT;
-	if (coll_comm_abort_locally(comm, reason) && comm->ctx->control)
+	if (coll_comm_abort_locally(comm, exit_status, reason) && comm->ctx->control)
 		coll_control_flush(comm->ctx->control, COLL_DELAY_FAILURE_FLUSH_MS);
 	return COLL_OK;
+}
+
+coll_status coll_comm_abort(coll_comm *comm, const char *reason)
+{
+	return coll_comm_abort_with(comm, 0, reason);
 }

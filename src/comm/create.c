@@ -34,6 +34,7 @@
 #include "control/gossip.h"
 #include "core/dead.h"
 #include "core/fabric.h"
+#include "core/label.h"
 #include "core/memory.h"
 #include "core/thread_error.h"
 #include "devcall/capture_ring.h"
@@ -259,6 +260,7 @@ static void free_own(struct coll_comm *comm)
 	free(comm->scratch);
 	free(comm->end);
 	free(coll_comm_dead(comm));
+	coll_label_free(comm);
 	free(comm->late.ranks);
 	free(comm->refused_late);
 	free(comm);

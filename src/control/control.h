@@ -44,7 +44,9 @@ struct coll_note {
 	int32_t origin;        /* process that wrote it */
 	int32_t after_status;  /* DEATH only: the error that it ended after, which text then is; 0: none is known */
 	int32_t after_process; /* whom that error blames, -1 nobody */
-	uint64_t comm;         /* FAIL only; 0: all that have both process and origin as members */
+	int32_t exit_status;   /* FAIL by an abort: what the job is to end with; 0: nothing was said */
+	int32_t spare;
+	uint64_t comm; /* FAIL only; 0: all that have both process and origin as members */
 	uint64_t operation;
 	char text[256];
 };

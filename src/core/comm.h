@@ -218,6 +218,8 @@ struct coll_comm {
 	 * sets aborted (release). Readers load aborted (acquire) before they read the text. */
 	atomic_bool abort_claimed;
 	atomic_bool aborted;
+	atomic_int exit_status;             /* of an abort, here or elsewhere; 0: none */
+	_Atomic(struct coll_label *) label; /* core/label.h; NULL: it was never given a name */
 	char abort_text[256];
 	enum coll_isa isa;
 	/* The ranks that are late, by watch/late.c. ranks: memory for all, or NULL: then it is `one`. */

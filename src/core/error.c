@@ -15,6 +15,7 @@
 #include "control/last_error.h"
 #include "core/dead.h"
 #include "core/fabric.h"
+#include "core/label.h"
 #include "core/thread_error.h"
 #include "intra/zero_copy.h"
 
@@ -38,9 +39,10 @@ struct coll_rank_name coll_comm_name(const struct coll_comm *comm, int rank)
 static void expose(const struct coll_comm *comm, const struct coll_error_box *b, struct coll_kept_error *kept)
 {
 	const struct coll_message_text m = coll_message_split(b->status, b->message);
+	const char *name = coll_comm_get_name(comm);
 
-	snprintf(kept->message, sizeof(kept->message), "rank %d of %d: %s%s%s%s", comm->rank, comm->size, b->kind,
-	         b->kind[0] ? ": " : "", m.text, m.tag);
+	snprintf(kept->message, sizeof(kept->message), "rank %d of %d%s%s%s: %s%s%s%s", comm->rank, comm->size,
+	         name[0] ? " (" : "", name, name[0] ? ")" : "", b->kind, b->kind[0] ? ": " : "", m.text, m.tag);
 	kept->error = (coll_error){.status = b->status,
 	                           .rank = b->rank,
 	                           .host = b->host,
@@ -49,6 +51,7 @@ static void expose(const struct coll_comm *comm, const struct coll_error_box *b,
 	                           .step = b->step,
 	                           .link = b->link,
 	                           .elapsed_s = b->elapsed_s,
+	                           .exit_status = b->exit_status,
 	                           .message = kept->message};
 	if (b->status == COLL_ERR_PEER_LATE && kept != &comm->refused) {
 		kept->error.late = comm->late.ranks ? comm->late.ranks : &comm->late.one;
@@ -107,6 +110,8 @@ static void fill(struct coll_comm *comm, coll_status status, int culprit, const 
 
 	b->status = status;
 	b->rank = culprit;
+	b->exit_status =
+	        status == COLL_ERR_ABORTED ? atomic_load_explicit(&comm->exit_status, memory_order_relaxed) : 0;
 	snprintf(b->message, sizeof(b->message), "%.400s%.200s", cause, circumstances);
 	if (culprit < 0 || culprit >= comm->size)
 		return;
@@ -116,15 +121,24 @@ static void fill(struct coll_comm *comm, coll_status status, int culprit, const 
 		snprintf(b->link, sizeof(b->link), "%s", opened->table.name);
 }
 
+/* A line of the log about this communicator, with its label. */
+static void log_text(struct coll_comm *comm, enum coll_log_level level, coll_status status, const char *kind,
+                     const char *text)
+{
+	const struct coll_message_text m = coll_message_split(status, text);
+
+	coll_log(&comm->ctx->logger, level, "%s%s%s%s%s", coll_comm_label(comm).text, kind, kind[0] ? ": " : "", m.text,
+	         m.tag);
+}
+
 /* The rank that found it has an error in its log; the others return it, and log it for whoever wants to read so much.
- */
+ * An abort with a status is in the log already. */
 static void log_failure(struct coll_comm *comm, const struct coll_kept_error *kept)
 {
 	const struct coll_error_box *b = &comm->box;
-	const struct coll_message_text m = coll_message_split(b->status, b->message);
+	const bool logged = comm->told_failure || b->exit_status != 0;
 
-	coll_log(&comm->ctx->logger, comm->told_failure ? COLL_LOG_INFO : COLL_LOG_ERROR, "%s%s%s%s", b->kind,
-	         b->kind[0] ? ": " : "", m.text, m.tag);
+	log_text(comm, logged ? COLL_LOG_INFO : COLL_LOG_ERROR, b->status, b->kind, b->message);
 	comm->ctx->hooks->failed(comm->ctx, kept->message);
 }
 
@@ -190,22 +204,30 @@ coll_status coll_comm_lose_member(struct coll_comm *comm, int rank, coll_status 
 	return comm->failed;
 }
 
-bool coll_comm_abort_locally(struct coll_comm *comm, const char *reason)
+/* With a status the program may end before it makes another call that would log the error, and the launcher reads it
+ * there. */
+bool coll_comm_abort_locally(struct coll_comm *comm, int exit_status, const char *reason)
 {
-	struct coll_note note = {.kind = COLL_GOSSIP_FAIL, .status = COLL_ERR_ABORTED};
+	struct coll_note note = {.kind = COLL_GOSSIP_FAIL, .status = COLL_ERR_ABORTED, .exit_status = exit_status};
+	char with[40] = "";
 
 	if (atomic_exchange(&comm->abort_claimed, true))
 		return false;
 	note.process = comm->ctx->rank;
 	note.origin = comm->ctx->rank;
 	note.comm = comm->id;
-	snprintf(comm->abort_text, sizeof(comm->abort_text), "[COLL-3301] %s aborted the communicator: %.160s",
-	         coll_comm_name(comm, comm->rank).text, reason ? reason : "no reason given");
+	if (exit_status)
+		snprintf(with, sizeof(with), " with exit status %d", exit_status);
+	snprintf(comm->abort_text, sizeof(comm->abort_text), "[COLL-3301] %s aborted the communicator%s: %.140s",
+	         coll_comm_name(comm, comm->rank).text, with, reason ? reason : "no reason given");
+	atomic_store_explicit(&comm->exit_status, exit_status, memory_order_relaxed);
 	snprintf(note.text, sizeof(note.text), "%s", comm->abort_text);
 	atomic_store_explicit(&comm->aborted, true, memory_order_release);
 	atomic_fetch_or_explicit(&comm->attention, COLL_ATTENTION_ALARM, memory_order_release);
 	if (comm->ctx->control)
 		coll_control_report(comm->ctx->control, &note);
+	if (exit_status)
+		log_text(comm, COLL_LOG_ERROR, COLL_ERR_ABORTED, "", comm->abort_text);
 	return true;
 }
 
@@ -228,7 +250,8 @@ coll_status coll_comm_refuse(struct coll_comm *comm, const char *kind, coll_stat
 	if (coll_comm_dead(comm))
 		coll_comm_dead(comm)->refused = true;
 	m = coll_message_split(status, b->message);
-	coll_log(&comm->ctx->logger, COLL_LOG_INFO, "%s refused: %s%s", kind, m.text, m.tag);
+	coll_log(&comm->ctx->logger, COLL_LOG_INFO, "%s%s refused: %s%s", coll_comm_label(comm).text, kind, m.text,
+	         m.tag);
 	return status;
 }
 

@@ -27,7 +27,7 @@ coll_status coll_comm_lose_member(struct coll_comm *comm, int rank, coll_status 
 
 /* Abort the communicator. Its note is queued for the control links: the caller flushes them. Any
  * thread may call it, with any lock held but that of the control plane. False: it was aborted before. */
-bool coll_comm_abort_locally(struct coll_comm *comm, const char *reason);
+bool coll_comm_abort_locally(struct coll_comm *comm, int exit_status, const char *reason);
 
 /* Refuse a call. The communicator stays usable. */
 coll_status coll_comm_refuse(struct coll_comm *comm, const char *kind, coll_status status, const char *format, ...)

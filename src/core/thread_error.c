@@ -82,6 +82,7 @@ void coll_thread_error_keep(const struct coll_error_box *box, const char *messag
 	                                     .operation = box->operation,
 	                                     .kind = box->kind,
 	                                     .step = box->step,
+	                                     .exit_status = box->exit_status,
 	                                     .link = box->link,
 	                                     .elapsed_s = box->elapsed_s,
 	                                     .message = message});

@@ -345,7 +345,7 @@ static coll_status look(void *arg, bool last, bool *moved)
 
 void coll_comm_interrupt(struct coll_comm *comm)
 {
-	if (coll_comm_abort_locally(comm, COLL_INTERRUPTED) && comm->ctx->control)
+	if (coll_comm_abort_locally(comm, 0, COLL_INTERRUPTED) && comm->ctx->control)
 		coll_control_flush(comm->ctx->control, COLL_DELAY_FAILURE_FLUSH_MS);
 }
 
@@ -362,7 +362,7 @@ static void interrupt(void *arg)
 
 		coll_async_lock(w->ctxs[i]);
 		for (struct coll_link *l = a->comms.next; l != &a->comms; l = l->next)
-			coll_comm_abort_locally(COLL_ENTRY(l, struct coll_comm, inflight.link), COLL_INTERRUPTED);
+			coll_comm_abort_locally(COLL_ENTRY(l, struct coll_comm, inflight.link), 0, COLL_INTERRUPTED);
 		pthread_mutex_unlock(&a->lock);
 		if (w->ctxs[i]->control)
 			coll_control_flush(w->ctxs[i]->control, COLL_DELAY_FAILURE_FLUSH_MS);

@@ -117,6 +117,8 @@ static void add_comms(const struct reading *r, struct coll_text *t)
 		              (uint64_t)atomic_load_explicit(&c->recorder.lost, memory_order_relaxed), last.sequence,
 		              last.active ? "true" : "false",
 		              atomic_load_explicit(&c->aborted, memory_order_relaxed) ? "true" : "false");
+		if (coll_comm_get_name(c)[0])
+			coll_text_add(t, ",\"name\":\"%s\"", coll_comm_get_name(c));
 		if (c->rank_map.process_of && c->size <= MEMBERS_SHOWN) {
 			coll_text_add(t, ",\"members\":[");
 			for (int i = 0; i < c->size; i++)

@@ -100,6 +100,8 @@ static void failure_verdict(struct coll_comm *comm, const struct coll_note *n, s
 	v->status = (coll_status)n->status;
 	v->process = culprit_of(comm, n);
 	v->told = n->origin != comm->ctx->rank;
+	if (v->status == COLL_ERR_ABORTED && n->exit_status != 0 && !comm->ended)
+		atomic_store_explicit(&comm->exit_status, n->exit_status, memory_order_relaxed);
 	if (v->status == COLL_ERR_PEER_LATE)
 		coll_late_read(comm, coll_comm_rank_of(comm, v->process),
 		               n->comm == comm->id ? n->text : ""); /* ranks of another one */

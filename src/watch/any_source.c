@@ -15,6 +15,7 @@
 #include "control/ping.h"
 #include "core/dead.h"
 #include "core/error.h"
+#include "core/label.h"
 
 /* At a time: less than the control plane can ask about. And how many a warning tells of. */
 enum { TURN = 16, TOLD = 4 };
@@ -87,8 +88,8 @@ static void warn(struct coll_comm *comm, const struct coll_wait *w, struct coll_
 	p->warned = true;
 	coll_record_describe(w->record, call, sizeof(call));
 	tell(comm, p->next, &t);
-	coll_log(&comm->ctx->logger, COLL_LOG_WARN, "[COLL-5101] waiting %.0f s in %s for any rank to send: %s",
-	         (double)(now - p->since_ns) * 1e-9, call, t.p ? t.p : "");
+	coll_log(&comm->ctx->logger, COLL_LOG_WARN, "[COLL-5101] %swaiting %.0f s in %s for any rank to send: %s",
+	         coll_comm_label(comm).text, (double)(now - p->since_ns) * 1e-9, call, t.p ? t.p : "");
 	coll_text_free(&t);
 }
 

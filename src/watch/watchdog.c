@@ -3,6 +3,7 @@
  * its own is diagnose.c's.
  */
 #include "watch/watchdog.h"
+#include "core/label.h"
 #include "watch/alarm.h"
 
 #include <stdio.h>
@@ -85,9 +86,9 @@ static void warn(struct coll_comm *comm, const struct coll_wait *w, struct coll_
 	    !coll_wait_chain_describe(comm, w->record, peer, stalled > after + COLL_DELAY_NS(CHAIN), text))
 		return;
 	p->warned = true;
-	coll_log(&comm->ctx->logger, COLL_LOG_WARN, "[COLL-5101] waiting %.0f s for %s on host %s: %s",
-	         (double)stalled * 1e-9, coll_comm_name(comm, peer).text, coll_comm_peer_info(comm, peer)->host_name,
-	         text);
+	coll_log(&comm->ctx->logger, COLL_LOG_WARN, "[COLL-5101] %swaiting %.0f s for %s on host %s: %s",
+	         coll_comm_label(comm).text, (double)stalled * 1e-9, coll_comm_name(comm, peer).text,
+	         coll_comm_peer_info(comm, peer)->host_name, text);
 }
 
 /* The rank that is waited for waits for this one on another communicator: if neither has
@@ -103,9 +104,10 @@ static void warn_abroad(struct coll_comm *comm, const struct coll_record *mine, 
 	coll_record_describe(mine, here, sizeof(here));
 	coll_record_describe(abroad, there, sizeof(there));
 	coll_log(&comm->ctx->logger, COLL_LOG_WARN,
-	         "[COLL-5108] this rank waits in %s for %s on host %s, which waits for this rank on another "
+	         "[COLL-5108] %sthis rank waits in %s for %s on host %s, which waits for this rank on another "
 	         "communicator, in %s: compare the order of calls",
-	         here, coll_comm_name(comm, peer).text, coll_comm_peer_info(comm, peer)->host_name, there);
+	         coll_comm_label(comm).text, here, coll_comm_name(comm, peer).text,
+	         coll_comm_peer_info(comm, peer)->host_name, there);
 }
 
 /* A peer that has destroyed the communicator; for a rank that waits for a message also one that is about to. */

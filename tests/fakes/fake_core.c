@@ -11,6 +11,7 @@
 #include "core/entry.h"
 #include "core/error.h"
 #include "core/fabric.h"
+#include "core/label.h"
 #include "core/rails_text.h"
 
 struct fake_core fake_core;
@@ -83,7 +84,7 @@ struct coll_rank_name coll_comm_name(const struct coll_comm *comm, int rank)
 	return name;
 }
 
-bool coll_comm_abort_locally(struct coll_comm *comm, const char *reason)
+bool coll_comm_abort_locally(struct coll_comm *comm, int exit_status, const char *reason)
 {
 	if (atomic_exchange(&comm->abort_claimed, true))
 		return false;
@@ -171,4 +172,10 @@ void coll_comm_fabric_close(struct coll_comm_fabric *f)
 
 void coll_entry_refuse(const struct coll_context *ctx, const char *what, const char *kind)
 {
+}
+
+struct coll_label_text coll_comm_label(const struct coll_comm *comm)
+{
+	(void)comm;
+	return (struct coll_label_text){""};
 }

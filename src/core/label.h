@@ -1,0 +1,25 @@
+/*
+ * The name that a program has given a communicator: coll_comm_set_name(). Drivers and the service thread read it while
+ * it changes, so a name that was given stays until the communicator is freed.
+ */
+#ifndef COLL_CORE_LABEL_H
+#define COLL_CORE_LABEL_H
+
+#include "core/comm.h"
+
+enum { COLL_LABEL_BYTES = 32 };
+
+struct coll_label {
+	struct coll_label *before;
+	char text[COLL_LABEL_BYTES];
+};
+
+/* In front of a text of the log: "tp: ", or "". */
+struct coll_label_text {
+	char text[COLL_LABEL_BYTES + 2];
+};
+struct coll_label_text coll_comm_label(const struct coll_comm *comm);
+
+void coll_label_free(struct coll_comm *comm);
+
+#endif
