@@ -39,7 +39,7 @@ struct coll_rank_name coll_comm_name(const struct coll_comm *comm, int rank)
 static void expose(const struct coll_comm *comm, const struct coll_error_box *b, struct coll_kept_error *kept)
 {
 	const struct coll_message_text m = coll_message_split(b->status, b->message);
-	const char *name = coll_comm_get_name(comm);
+	const char *name = coll_label_of(comm);
 
 	snprintf(kept->message, sizeof(kept->message), "rank %d of %d%s%s%s: %s%s%s%s", comm->rank, comm->size,
 	         name[0] ? " (" : "", name, name[0] ? ")" : "", b->kind, b->kind[0] ? ": " : "", m.text, m.tag);

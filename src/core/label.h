@@ -20,6 +20,11 @@ struct coll_label_text {
 };
 struct coll_label_text coll_comm_label(const struct coll_comm *comm);
 
+/* Never NULL; "" without a name. */
+const char *coll_label_of(const struct coll_comm *comm);
+bool coll_label_is_valid(const char *text);
+/* Of a valid text. False: no memory. */
+bool coll_label_set(struct coll_comm *comm, const char *text);
 void coll_label_free(struct coll_comm *comm);
 
 #endif

@@ -15,6 +15,7 @@
 #include "control/last_error.h"
 #include "control/ping.h"
 #include "core/comm.h"
+#include "core/label.h"
 #include "core/way_name.h"
 
 enum { FORMAT = 1, TAIL = 8, MEMBERS_SHOWN = 4096 };
@@ -117,8 +118,8 @@ static void add_comms(const struct reading *r, struct coll_text *t)
 		              (uint64_t)atomic_load_explicit(&c->recorder.lost, memory_order_relaxed), last.sequence,
 		              last.active ? "true" : "false",
 		              atomic_load_explicit(&c->aborted, memory_order_relaxed) ? "true" : "false");
-		if (coll_comm_get_name(c)[0])
-			coll_text_add(t, ",\"name\":\"%s\"", coll_comm_get_name(c));
+		if (coll_label_of(c)[0])
+			coll_text_add(t, ",\"name\":\"%s\"", coll_label_of(c));
 		if (c->rank_map.process_of && c->size <= MEMBERS_SHOWN) {
 			coll_text_add(t, ",\"members\":[");
 			for (int i = 0; i < c->size; i++)
