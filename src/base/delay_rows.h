@@ -63,7 +63,8 @@ ROW(RETRANSMIT_MOST, 120000, UNREACHABLE, "the same: and no higher one")
 ROW(KEEPALIVE, 200, UNREACHABLE,
     "between keepalives on an idle control link, so that lost packets are sent again in time")
 ROW(KEEPALIVE_SILENT, 3000, PACE, "no keepalive to a process that has said nothing for so long: its buffer would fill")
-ROW(HOST_SILENT, 600, PACE, "without a message from a host to which a data link is silent: a control link to it is made")
+ROW(HOST_SILENT, 600, PACE,
+    "without a message from a host to which a data link is silent: a control link to it is made")
 ROW(LIVENESS, 1000, DEATH, "for an answer of a process whose link ended; only then it counts as left or silent")
 ROW(LIVENESS_UNREACHED, 200, UNREACHABLE, "the same if its host stopped acknowledging, which took COLL_UNREACHABLE_MS")
 ROW(LIVENESS_RECONNECT, 20, PACE, "between connections of a liveness check")

@@ -285,7 +285,8 @@ TEST(exchange, lengths_that_differ)
 	over_tcp(&j);
 	start_all_but(&j, -1);
 	job_wait(&j);
-	all_say(&j, -1, COLL_ERR_BOOTSTRAP, "rank 1 " COLL_VERSION_TEXT " (208 bytes), rank 0 " COLL_VERSION_TEXT " (200)");
+	all_say(&j, -1, COLL_ERR_BOOTSTRAP,
+	        "rank 1 " COLL_VERSION_TEXT " (208 bytes), rank 0 " COLL_VERSION_TEXT " (200)");
 	job_free(&j);
 }
 

@@ -1,6 +1,6 @@
 /*
- * One call for each function of coll.h that returns a status, which the function refuses: ROW(name without coll_, call).
- * thread_errors.c includes it twice, and checks that no function is missing.
+ * One call for each function of coll.h that returns a status, which the function refuses: ROW(name without coll_,
+ * call). thread_errors.c includes it twice, and checks that no function is missing.
  */
 /* clang-format off */
 ROW(comm_create, coll_comm_create(NULL, NULL))
