@@ -219,8 +219,9 @@ static coll_status end_of(int what, struct later *l, coll_comm *c)
 	case LATER_OPERATION: return coll_operation_wait(l->operation, -1);
 	case LATER_GROUP:
 		coll_group_begin();
-		coll_all_reduce(&x, &x, 1, COLL_I32, COLL_SUM, c, NULL);
-		return coll_group_end();
+		st = coll_all_reduce(&x, &x, 1, COLL_I32, COLL_SUM, c,
+		                     NULL); /* refused at once if the abort has come */
+		return coll_group_end() == COLL_OK ? st : coll_last_error(NULL)->status;
 	default: return coll_all_reduce(&x, &x, 1, COLL_I32, COLL_SUM, c, NULL);
 	}
 }
@@ -263,12 +264,17 @@ static void waits(coll_comm **at, int rank, void *arg)
 		st = coll_all_reduce(&x[2], &x[2], 1, COLL_I32, COLL_SUM, *at, l.stream);
 	if (st == COLL_OK && what == LATER_OPERATION)
 		st = coll_operation_start(l.operation, NULL);
-	coll_event_record(l.event, l.stream);
-	coll_stream_wait_event(l.second, l.event);
-	coll_event_record(l.chained, l.second);
+	/* The abort may come before any of these: an event that was not recorded has nothing to wait for. */
+	if (st == COLL_OK)
+		st = coll_event_record(l.event, l.stream);
+	if (st == COLL_OK)
+		st = coll_stream_wait_event(l.second, l.event);
+	if (st == COLL_OK)
+		st = coll_event_record(l.chained, l.second);
 	fail_elsewhere();
 	if (st == COLL_OK)
-		check_text(end_of(what, &l, *at), "end");
+		check_text(end_of(what, &l, *at), (const char *[]){"stream", "query", "event", "chain", "request",
+		                                                   "operation", "group", "call"}[what]);
 	else
 		check_text(coll_barrier(*at, NULL), "begin");
 	/* What is left of it outlives stream and communicator. */
