@@ -71,28 +71,27 @@ coll_status coll_recv_tag(void *buf, size_t max_count, coll_dtype type, int sour
 	return COLL_OK;
 }
 
-coll_status coll_probe(int source, int tag, coll_comm *comm, coll_message_info *info)
+static coll_status look(coll_comm *comm, const char *kind, int source, int tag, coll_message_info *info,
+                        coll_status (*how)(coll_comm *comm, int source, int tag, coll_message_info *info))
 {
-	const coll_status st = check_names(comm, "probe", COLL_U8, source, tag);
+	const coll_status st = check_names(comm, kind, COLL_U8, source, tag);
 
 	if (st != COLL_OK)
 		return st;
 	if (source != COLL_NO_PEER)
-		return coll_comm_probe(comm, source, tag, info);
+		return how(comm, source, tag, info);
 	fill_none(info, COLL_U8);
 	return COLL_OK;
 }
 
+coll_status coll_probe(int source, int tag, coll_comm *comm, coll_message_info *info)
+{
+	return look(comm, "probe", source, tag, info, coll_comm_probe);
+}
+
 coll_status coll_iprobe(int source, int tag, coll_comm *comm, coll_message_info *info)
 {
-	const coll_status st = check_names(comm, "iprobe", COLL_U8, source, tag);
-
-	if (st != COLL_OK)
-		return st;
-	if (source != COLL_NO_PEER)
-		return coll_comm_iprobe(comm, source, tag, info);
-	fill_none(info, COLL_U8);
-	return COLL_OK;
+	return look(comm, "iprobe", source, tag, info, coll_comm_iprobe);
 }
 
 coll_status coll_irecv(void *buf, size_t max_count, coll_dtype type, int source, int tag, coll_comm *comm,
