@@ -171,7 +171,10 @@ static coll_status read_key_file(const char *what, const char *path, bool may_la
 	if (fd < 0 && may_lack && (errno == ENOENT || errno == ENOTDIR || errno == EACCES))
 		return COLL_AGAIN;
 	if (fd < 0)
-		return coll_error_set(err, COLL_ERR_CONFIG, "[COLL-1120] %s: %s", what, coll_errno_text(errno).text);
+		return coll_error_set(
+		        err, COLL_ERR_CONFIG, "[COLL-1120] %s: %s", what,
+		        errno == EACCES ? "Permission denied (this user may not read it, or not enter its directory)"
+		                        : coll_errno_text(errno).text);
 	st = check_owner(what, fd, err);
 	if (st == COLL_OK) {
 		n = read_all(fd, buf);
