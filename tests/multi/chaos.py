@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Random events of machines and networks happen to jobs of 2 to 6 ranks on two hosts (network namespaces) while they create,
-call, split and destroy: ranks killed, stopped or paused, the cable away for a moment or for good, packets lost both ways or one
-way, sockets reset, limits of descriptors and memory lowered, no space for dumps. Each event is judged: what passes must leave no
-error, what does not must end every survivor in time with an error that names the culprit. Root, `ip`, `tc` and `ss`.
+call, split and destroy: ranks killed, stopped or paused, the cable away for a moment or for good, one NIC of two down, packets
+lost both ways or one way, sockets reset, limits of descriptors and memory lowered, no space for dumps. Each event is judged: what
+passes must leave no error, what does not must end every survivor in time with an error that names the culprit. Root, `ip`, `tc`
+and `ss`.
 
 usage: chaos.py BUILD-DIRECTORY [--events N] [--seed S] [--jobs N] [--kind K] [--again] [--only I...]
 
@@ -36,29 +37,30 @@ def ip(*words):
 
 
 class Hosts:
-    """Two namespaces with one cable; rank r runs on host r % 2."""
+    """Two namespaces with a cable v, and one w that is down but for events of NICs; rank r runs on host r % 2."""
 
     def __init__(self, number):
         self.number, self.prefix = number, f"{PREFIX}{number}-"
         self.names = [os.path.basename(self.prefix) + str(i) for i in range(2)]
         self.good = all(ip("netns", "add", n) for n in self.names) and \
-            ip("link", "add", "v0", "netns", self.names[0], "type", "veth", "peer", "name", "v1", "netns", self.names[1]) and \
+            all(ip("link", "add", c + "0", "netns", self.names[0], "type", "veth", "peer", "name", c + "1", "netns", self.names[1])
+                for c in "vw") and \
             all(self.up(i) and ip("-n", n, "link", "set", "lo", "up") and
                 subprocess.run(["tc", "-n", n, "qdisc", "add", "dev", f"v{i}", "clsact"]).returncode == 0
                 for i, n in enumerate(self.names))
 
-    def address(self, side):
-        return f"10.92.{self.number}.{side + 1}"
+    def address(self, side, cable="v"):
+        return f"10.92.{self.number + (100 if cable == 'w' else 0)}.{side + 1}"
 
-    def up(self, side):
-        mac = [f"02:00:0a:5c:{self.number:02x}:0{i + 1}" for i in range(2)]
-        n, e = self.names[side], f"v{side}"
+    def up(self, side, cable="v"):
+        mac = [f"02:00:0a:{ord(cable):02x}:{self.number:02x}:0{i + 1}" for i in range(2)]
+        n, e = self.names[side], f"{cable}{side}"
         return ip("-n", n, "link", "set", e, "address", mac[side]) and \
-            ip("-n", n, "addr", "replace", self.address(side) + "/24", "dev", e) and ip("-n", n, "link", "set", e, "up") and \
-            ip("-n", n, "neigh", "replace", self.address(1 - side), "lladdr", mac[1 - side], "dev", e, "nud", "permanent")
+            ip("-n", n, "addr", "replace", self.address(side, cable) + "/24", "dev", e) and ip("-n", n, "link", "set", e, "up") and \
+            ip("-n", n, "neigh", "replace", self.address(1 - side, cable), "lladdr", mac[1 - side], "dev", e, "nud", "permanent")
 
-    def down(self, side):
-        ip("-n", self.names[side], "link", "set", f"v{side}", "down")
+    def down(self, side, cable="v"):
+        ip("-n", self.names[side], "link", "set", f"{cable}{side}", "down")
 
     def lose(self, side, share):
         """Of what leaves this side, that share is dropped: the filter loads a random number, and 2 is the verdict of a loss
@@ -75,6 +77,12 @@ class Hosts:
             self.keep(side)
             self.up(side)
 
+    def second(self, used):
+        for side in range(2):
+            (self.up if used else self.down)(side, "w")
+        until(lambda: not used or not any("NO-CARRIER" in subprocess.run(["ip", "-n", n, "link", "show", f"w{i}"], capture_output=True,
+                                                                         text=True).stdout for i, n in enumerate(self.names)), 5)
+
 
 class Event(soak.Case):
     """One event of one job. hit: ranks that it ends; sides: it parts the hosts, so each names a rank of the other."""
@@ -89,6 +97,7 @@ class Event(soak.Case):
         self.wait_s = rng.random() ** 2 * 2.5
         self.indirect = dict.fromkeys(soak.INDIRECT, 0)
         self.hit, self.faults, self.struck_at, self.back_at, self.done = [], {}, 0.0, 0.0, False
+        self.at, self.moved_at = [], now()
 
     def __str__(self):
         return f"event {self.index}: {self.kind}, {self.ranks} ranks, of rank {self.victim}, {self.detail()}"
@@ -123,6 +132,9 @@ class Event(soak.Case):
     def turn(self):
         """A look; True when the event is over."""
         t, seats = now(), self.job.seats()
+        at = [(s.round, s.phase, s.call) for s in seats]
+        if at != self.at:
+            self.at, self.moved_at = at, t
         if not self.struck_at:
             if all(s.pid for s in seats) and t > self.begun + self.wait_s and self.may_strike(seats):
                 self.rounds = [s.round for s in seats]
@@ -131,7 +143,7 @@ class Event(soak.Case):
                 lasts = self.strike()
                 self.back_at = now() + lasts if lasts is not None else 0.0
                 self.hit = self.hit if self.mortal else []
-            return self.job.ended() or t > self.begun + HUNG_S + self.wait_s
+            return self.job.ended() or t > self.moved_at + HUNG_S + self.wait_s
         if self.back_at and t > self.back_at:
             self.heal()
             self.back_at = 0.0
@@ -144,7 +156,7 @@ class Event(soak.Case):
                 all(seats[r].round > self.rounds[r] for r in rest) and t > self.struck_at + 0.3:
             self.done = True  # new communicators were made since: it goes on
             self.job.stop()
-        return t > self.struck_at + HUNG_S + (self.over_at - self.struck_at if hasattr(self, "over_at") else 0)
+        return t > max(self.struck_at, self.moved_at, getattr(self, "over_at", 0)) + HUNG_S
 
     def goes_on(self):
         """It may, or must, end no rank."""
@@ -277,7 +289,46 @@ class Outage(Flap):
         return dict(COLL_UNREACHABLE_MS="10000", COLL_TIMEOUT_MS="30000", COLL_CREATE_TIMEOUT_MS="60000")
 
     def may_strike(self, seats):
-        return not self.phase or soak.PHASES[seats[self.victim].phase] == self.phase
+        # A machine that is crowded shows some moments too seldom.
+        return not self.phase or soak.PHASES[seats[self.victim].phase] == self.phase or now() > self.begun + self.wait_s + HUNG_S / 3
+
+
+class Nic(Passing):
+    """One of two NICs goes down in a call: no call fails, or takes longer than a call may that waits for another rail."""
+
+    kind, longest_s, stall_s = "nic of two", 3.0, 1.5
+
+    def begin(self, hosts):
+        hosts.second(True)
+        self.cable, self.stalls = self.rng.choice("vw"), {}
+        super().begin(hosts)
+
+    def settings(self):
+        return Outage.settings(self)
+
+    def may_strike(self, seats):
+        return soak.PHASES[seats[self.victim].phase] in soak.CALLS
+
+    def start(self):
+        self.hosts.down(self.victim % 2, self.cable)
+
+    def heal(self):
+        self.hosts.up(self.victim % 2, self.cable)
+
+    def turn(self):
+        """Calls in which a rank is for long; a creation may wait for the NIC, whose address the job was given."""
+        for r, s in enumerate(self.job.seats() if self.struck_at else []):
+            began = max(s.phase_ns * 1e-9, self.struck_at)
+            if soak.PHASES[s.phase] in soak.CALLS and not s.state and now() - began > self.stall_s:
+                self.stalls[r, began] = (now(), s.where)
+        return super().turn()
+
+    def judge(self):
+        for (r, began), (end, where) in self.stalls.items():
+            if end - began > self.stall_s + starved(began, end):
+                self.fault("stall", f"rank {r} was in {where} for {end - began:.2f} s with {self.cable} down")
+        super().judge()
+        self.hosts.second(False)
 
 
 class OneWay(Passing):
@@ -402,7 +453,7 @@ class Disk(Kill):
         return ok
 
 
-KINDS = [Kill, Stop, Pause, Flap, OneWay, Loss, Away, Deaf, Reset, Descriptors, Memory, Disk, Outage]
+KINDS = [Kill, Stop, Pause, Flap, Nic, OneWay, Loss, Away, Deaf, Reset, Descriptors, Memory, Disk, Outage]
 
 
 def draw(options, index):

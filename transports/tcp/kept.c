@@ -192,8 +192,11 @@ const char *coll_tcp_kept_state(struct tcp_link *l, const struct coll_tcp_head *
 
 	if (!g)
 		return "the state of a channel that was not granted";
+	/* Granted just now, for the first time: frames may be under way already. */
+	if (!g->held && head->index == 0 && head->credits == g->slots)
+		return NULL;
 	s = g->sender;
-	if (head->credits > g->slots || missing > head->credits || (missing > 0 && (!g->held || !s)))
+	if (!g->held || head->credits > g->slots || missing > head->credits || (missing > 0 && !s))
 		return "an impossible state of a channel";
 	g->credits = head->credits - missing;
 	g->held = false;

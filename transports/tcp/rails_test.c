@@ -4,6 +4,7 @@
  */
 #include "base/delay.h"
 #include "transports/tcp/handshake.h"
+#include "transports/tcp/kept.h"
 #include "transports/tcp/link.h"
 #include "transports/tcp/rails.h"
 #include "transports/tcp/raw_peer_test.h"
@@ -343,6 +344,53 @@ TEST(rails, a_channel_is_closed_while_its_rail_is_lost)
 	p.s[1].t->channel_close(l.rx);
 	CHECK(p.s[0].downs == 0 && p.s[1].downs == 0, "%s%s", p.s[0].cause, p.s[1].cause);
 	pair_close(&p);
+}
+
+static void raw_control(struct raw_peer *p, struct station *s, struct coll_tcp_head head)
+{
+	head.credit_channel = COLL_TCP_NO_CHANNEL;
+	raw_seal(p, &head);
+	raw_send(p, s, &head, sizeof(head));
+}
+
+/* A channel that is opened while its rail is lost is granted first on the next socket, and its state follows: frames
+ * that are sent between the two are no fault of the peer. A state that cannot be is. */
+TEST(rails, frames_go_out_before_the_first_state_comes)
+{
+	const struct coll_channel_key key = {.comm = 1};
+	const struct coll_frame f = {0, 1, SLOT};
+	struct station s = {.sockets = "3"};
+	struct raw_peer p[RAILS];
+	void *tx, *slot;
+	struct tcp_link *l;
+
+	REQUIRE(station_open(&s, 1) == COLL_OK);
+	for (unsigned k = 0; k < RAILS; k++)
+		REQUIRE(raw_connect_rail(&p[k], &s, 2, (uint8_t)(COLL_TCP_SEVERAL | k)));
+	l = raw_link(&s, 2, 1);
+	REQUIRE(UNTIL(&s, all_up(l)));
+	CHECK(s.t->channel_open(l, &key, COLL_DIR_SEND, SLOT, SLOTS, &tx) == COLL_OK);
+	raw_control(&p[0], &s,
+	            (struct coll_tcp_head){.type = COLL_TCP_GRANT, .sequence = 1, .len_bytes = SLOT, .credits = SLOTS});
+	REQUIRE(UNTIL(&s, s.t->slot(tx, SLOT, &slot) == COLL_OK));
+	CHECK(s.t->post(tx, &f) == COLL_OK);
+	raw_control(&p[0], &s, (struct coll_tcp_head){.type = COLL_TCP_STATE, .credits = SLOTS});
+	/* No frame counts twice: as many credits are left as before. */
+	for (unsigned i = 1; i < SLOTS; i++) {
+		REQUIRE(UNTIL(&s, s.t->slot(tx, SLOT, &slot) == COLL_OK));
+		CHECK(s.t->post(tx, &f) == COLL_OK);
+	}
+	for (int k = 0; k < 20; k++)
+		station_turn(&s);
+	CHECK(s.t->slot(tx, SLOT, &slot) == COLL_AGAIN && s.downs == 0, "%s", s.cause);
+	raw_control(&p[0], &s, (struct coll_tcp_head){.type = COLL_TCP_STATE, .credits = SLOTS - 1});
+	CHECK(UNTIL(&s, s.downs == 1) && s.why == COLL_ERR_CORRUPT && strstr(s.cause, "an impossible state"), "%s",
+	      s.cause);
+	s.t->channel_close(tx);
+	s.t->link_close(l);
+	for (unsigned k = 0; k < RAILS; k++)
+		close(p[k].fd);
+	station_close(&s);
 }
 
 TEST(rails, a_link_is_closed_and_opened_again)
