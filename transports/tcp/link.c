@@ -410,7 +410,7 @@ void coll_tcp_link_fail(struct tcp_link *l, coll_status why, const char *format,
 
 void coll_tcp_link_ended(struct tcp_link *l)
 {
-	if (l->state != LINK_UP)
+	if (l->state != LINK_UP && (l->state != LINK_CONNECTING || !l->stranded))
 		return;
 	coll_peer_link_ended(&l->inst->links, &l->base);
 	stop(l, LINK_ENDED);

@@ -30,7 +30,7 @@ void coll_tcp_link_fail(struct tcp_link *l, coll_status why, const char *format,
  * released. */
 int coll_tcp_link_detach(struct tcp_link *l);
 
-/* The peer said BYE and closed. link's lock held. */
+/* The peer said BYE and closed; of one that is stranded, on another rail. link's lock held. */
 void coll_tcp_link_ended(struct tcp_link *l);
 
 /* Forget links that are over. service.lock held. */

@@ -232,12 +232,12 @@ static void try_unused(struct tcp_link *const *rail, unsigned count)
 	pthread_mutex_unlock(&r->base.lock);
 }
 
-/* The peer is leaving: it makes no connection any more. */
+/* The peer is leaving: it makes no connection any more. Its goodbye was for this rail, too. */
 static void leave_behind(struct tcp_link *r)
 {
 	pthread_mutex_lock(&r->base.lock);
 	if (r->stranded)
-		coll_tcp_link_tear(r, COLL_ERR_PEER_DEAD, "the peer has closed the link");
+		coll_tcp_link_ended(r);
 	coll_tcp_link_work(r);
 	pthread_mutex_unlock(&r->base.lock);
 }

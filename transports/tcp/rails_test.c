@@ -346,6 +346,30 @@ TEST(rails, a_channel_is_closed_while_its_rail_is_lost)
 	pair_close(&p);
 }
 
+/* The peer leaves while a rail has no socket, here or there: its goodbye on another rail is that of the link, and no
+ * death. */
+TEST(rails, a_link_is_closed_while_a_rail_is_lost)
+{
+	for (unsigned i = 0; i < RAILS; i++)
+		for (int loser = 0; loser < 2; loser++) {
+			struct pair p;
+
+			REQUIRE(pair_open(&p));
+			pthread_mutex_lock(&RAIL(p.link[loser], i)->base.lock);
+			coll_tcp_kept_strand(RAIL(p.link[loser], i), "a test");
+			pthread_mutex_unlock(&RAIL(p.link[loser], i)->base.lock);
+			close_link(&p, 0);
+			CHECK(BOTH(&p, status_of(&p, 1) == COLL_ERR_PEER_DEAD));
+			for (int k = 0; k < 20; k++) {
+				station_turn(&p.s[0]);
+				station_turn(&p.s[1]);
+			}
+			CHECK(p.s[0].downs == 0 && p.s[1].downs == 0, "rail %u of %d: %s%s", i, loser, p.s[0].cause,
+			      p.s[1].cause);
+			pair_close(&p);
+		}
+}
+
 static void raw_control(struct raw_peer *p, struct station *s, struct coll_tcp_head head)
 {
 	head.credit_channel = COLL_TCP_NO_CHANNEL;
