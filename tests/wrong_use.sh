@@ -44,6 +44,14 @@ full allreduce_perf -b 8 -e 8 -n 1 -w 1
 full collrun -n 2 echo x
 full collrun -n 2 --dry-run true
 
+# ---- Flags that are nearly right
+expect 2 'allreduce_perf: unknown flag --minbyts: did you mean --minbytes?' allreduce_perf --minbyts 8
+expect 2 'coll-info: unknown flag --settngs: did you mean --settings?' coll-info --settngs
+expect 2 'coll-plan: unknown flag: --layuot: did you mean --layout?' coll-plan --layuot 2x2
+expect 2 'coll-topo: --jsn: unknown flag: did you mean --json?' coll-topo --jsn
+expect 2 'coll-trace: unknown flag --outptu=x: did you mean --output?' coll-trace --outptu=x
+expect 2 'coll-trace: no value for flag --output' coll-trace --output
+
 # ---- collrun
 expect 2 'collrun: no program given' collrun
 expect 2 'collrun: the number of ranks is missing: give -n or -H' collrun true

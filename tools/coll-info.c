@@ -25,6 +25,7 @@
 #include "device/device.h"
 #include "hang.h"
 #include "reduce/reduce.h"
+#include "tools/common/flag_guess.h"
 #include "tools/common/host.h"
 #include "tools/common/last_flush.h"
 #include "tools/common/ways_table.h"
@@ -279,7 +280,8 @@ static int read_options(int argc, char **argv, struct wanted *w)
 	int o, pid;
 
 	last_flush_check("coll-info");
-	while ((o = getopt_long(argc, argv, "V", options, NULL)) != -1) {
+	opterr = 0;
+	while ((o = getopt_long(argc, argv, ":V", options, NULL)) != -1) {
 		w->brief |= o == 'b';
 		w->settings |= o == 's';
 		w->choices |= o == 'c';
@@ -297,7 +299,9 @@ static int read_options(int argc, char **argv, struct wanted *w)
 			printf("coll-info %s\n", coll_version_text());
 			return 0;
 		}
-		if (o == 'h' || o == '?' || o == 'p') {
+		if (o == '?' || o == ':')
+			flag_refused("coll-info", usage, o, argv);
+		if (o == 'h' || o == '?' || o == ':' || o == 'p') {
 			fputs(usage, o == 'h' ? stdout : stderr);
 			return o == 'h' ? 0 : 2;
 		}

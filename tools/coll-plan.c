@@ -14,6 +14,7 @@
 
 #include "base/number.h"
 #include "tools/common/count.h"
+#include "tools/common/flag_guess.h"
 #include "tools/common/last_flush.h"
 #include "tools/common/print.h"
 #include "tools/layout_sweep.h"
@@ -133,6 +134,8 @@ static bool takes_value(const char *flag)
 
 static void take_flag(struct options *o, const char *flag)
 {
+	char unknown[160];
+
 	if (strcmp(flag, "--fused") == 0)
 		o->fused = true;
 	else if (strcmp(flag, "--ordered") == 0)
@@ -141,8 +144,10 @@ static void take_flag(struct options *o, const char *flag)
 		o->all = true;
 	else if (strcmp(flag, "--layouts") == 0)
 		o->layouts = true;
-	else
-		refuse("unknown flag", flag);
+	else {
+		snprintf(unknown, sizeof(unknown), "%.60s%s", flag, flag_guess(usage, flag).text);
+		refuse("unknown flag", unknown);
+	}
 }
 
 static void take_word(struct options *o, const char *word)

@@ -14,6 +14,7 @@
 #include "base/number.h"
 #include "base/text.h"
 #include "coll/coll.h"
+#include "tools/common/flag_guess.h"
 #include "tools/common/host.h"
 #include "tools/common/hwloc_file.h"
 #include "tools/common/last_flush.h"
@@ -162,7 +163,10 @@ static struct options read_options(int argc, char **argv)
 			take_value(&o, argv[i], argv[i + 1]);
 			i++;
 		} else {
-			refuse(argv[i], argv[i][0] == '-' ? "unknown flag" : "unexpected argument");
+			char why[128];
+
+			snprintf(why, sizeof(why), "unknown flag%s", flag_guess(usage, argv[i]).text);
+			refuse(argv[i], argv[i][0] == '-' ? why : "unexpected argument");
 		}
 	}
 	if (o.xml && o.nccl)

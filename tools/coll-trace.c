@@ -22,6 +22,7 @@
 #include "coll/coll.h"
 #include "dump.h"
 #include "inspect_client.h"
+#include "tools/common/flag_guess.h"
 #include "tools/common/last_flush.h"
 
 static const char usage[] = "usage: coll-trace [-o FILE] [--no-align] [--pid PID]... [DUMP]...\n"
@@ -558,8 +559,11 @@ int main(int argc, char **argv)
 	int o, bad = 0, status = 1;
 
 	last_flush_check("coll-trace");
-	while (ok && (o = getopt_long(argc, argv, "o:V", options, NULL)) != -1) {
-		if (o == 'h' || o == '?') {
+	opterr = 0;
+	while (ok && (o = getopt_long(argc, argv, ":o:V", options, NULL)) != -1) {
+		if (o == '?' || o == ':')
+			flag_refused("coll-trace", usage, o, argv);
+		if (o == 'h' || o == '?' || o == ':') {
 			fputs(usage, o == 'h' ? stdout : stderr);
 			dump_list_free(&list);
 			return o == 'h' ? 0 : 2;

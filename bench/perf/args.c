@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "perf.h"
+#include "tools/common/flag_guess.h"
 
 static const char *const type_names[COLL_DTYPE_COUNT] = {
         [COLL_I8] = "int8",       [COLL_U8] = "uint8",      [COLL_I16] = "int16", [COLL_U16] = "uint16",
@@ -268,12 +269,7 @@ int perf_args_parse(struct perf_args *args, const char *program, int argc, char 
 			return 1 + 0;
 		}
 		if (flag == ':' || flag == '?') {
-			const char *name = argv[optind - 1];
-			const char letter[] = {'-', (char)optopt, '\0'};
-
-			if (optopt > 0 && optopt < 256 && name[0] == '-' && name[1] != '-')
-				name = letter;
-			fprintf(stderr, "%s: %s flag %s\n", program, flag == ':' ? "no value for" : "unknown", name);
+			flag_refused(program, usage_text, flag, argv);
 			return refuse(program);
 		}
 		wants = set(args, flag, optarg);
