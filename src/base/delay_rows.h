@@ -137,6 +137,7 @@ ROW(TCP_TICK_DEAF, 100, DEATH, "between looks while the service thread is not wo
 ROW(TCP_RAIL_SILENT, 600, PACE,
     "data in flight on one rail of several and no acknowledgement: it goes over another that is heard")
 ROW(TCP_RAIL_HEARD, 300, PACE, "without an acknowledgement, and still a rail that others may go over")
+ROW(TCP_SETTLE, 1500, RETURN, "at the end of an instance: for what a lost rail was sent last to go over another one")
 ROW(TCP_FINI, 90, RETURN, "at the end of an instance: for queued bytes to leave")
 
 /* rdma. */

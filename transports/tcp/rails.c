@@ -9,9 +9,12 @@
  */
 #include "transports/tcp/rails.h"
 
+#include <linux/sockios.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 
 #include "base/clock.h"
 #include "base/delay.h"
@@ -312,4 +315,56 @@ static void judge(struct coll_peer_link *const *base, unsigned count)
 void coll_tcp_rails_tear(struct tcp_inst *in)
 {
 	coll_link_rails_look(&in->links, judge);
+}
+
+/* ---- the end ------------------------------------------------------------------------ */
+
+/* Whether the peer has not got all that was posted. Who is doubtful asks for rails that have been silent only. */
+static bool owes(struct tcp_link *r, bool doubtful, bool *left)
+{
+	bool more = false;
+	int unsent = 0;
+
+	pthread_mutex_lock(&r->base.lock);
+	coll_tcp_tx_flush(r);
+	drain(&r->base);
+	*left |= r->bye_seen || r->state == LINK_ENDED || r->state == LINK_DOWN;
+	if (r->state == LINK_UP && (!doubtful || r->unanswered_ns != 0))
+		more = ioctl(r->fd, SIOCOUTQ, &unsent) == 0 && unsent > 0;
+	for (const struct tcp_sender *s = r->senders; r->again && s; s = s->next)
+		more |= s->kept_count > 0;
+	coll_tcp_link_work(r);
+	pthread_mutex_unlock(&r->base.lock);
+	return more;
+}
+
+static bool any_owes(struct tcp_inst *in, bool doubtful)
+{
+	bool more = false;
+
+	pthread_mutex_lock(&in->links.lock);
+	for (uint32_t i = 0; i < in->links.count; i++) {
+		const struct coll_peer_link *l = in->links.at[i];
+		bool left = false, of_link = false;
+
+		for (unsigned k = 0; l->rails > 1 && k < l->rails; k++)
+			of_link |= owes((struct tcp_link *)l->rail[k], doubtful, &left);
+		more |= of_link && !left;
+	}
+	pthread_mutex_unlock(&in->links.lock);
+	return more;
+}
+
+void coll_tcp_rails_settle(struct tcp_inst *in)
+{
+	const uint64_t begun_ns = coll_clock_ns();
+	uint64_t waited_ns = 0;
+
+	/* Two looks at the hosts tell a silent rail from one whose acknowledgement is on its way. */
+	while (waited_ns < COLL_DELAY_NS(TCP_SETTLE) && any_owes(in, waited_ns > 2 * COLL_DELAY_NS(TCP_TICK_REMOTE))) {
+		coll_reactor_try(&in->service);
+		coll_tcp_rails_tear(in);
+		poll(NULL, 0, COLL_DELAY_LINK_FLUSH_LOOK_MS);
+		waited_ns = coll_clock_ns() - begun_ns;
+	}
 }

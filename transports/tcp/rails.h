@@ -16,6 +16,10 @@ void coll_tcp_link_close(void *link);
 /* Where rails are lost, find other ways for them, or end the link. No lock held. */
 void coll_tcp_rails_tear(struct tcp_inst *in);
 
+/* Before the links are closed: what was posted last goes over another rail if its own is lost. The service thread has
+ * ended. */
+void coll_tcp_rails_settle(struct tcp_inst *in);
+
 /* The text of COLL_TCP_SOCKETS: 0 for auto; false, and 0: it is none. */
 bool coll_tcp_rails_parse(const char *text, unsigned *sockets);
 

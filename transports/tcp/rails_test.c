@@ -346,6 +346,48 @@ TEST(rails, a_channel_is_closed_while_its_rail_is_lost)
 	pair_close(&p);
 }
 
+static void *leave_in_order(void *arg)
+{
+	struct pair *p = arg;
+
+	p->s[0].t->close(p->s[0].in);
+	close_link(p, 0);
+	p->s[0].t->fini(p->s[0].in);
+	p->s[0].in = NULL;
+	return NULL;
+}
+
+/* What was posted last, to a rail that is lost, arrives before its sender has left. */
+TEST(rails, the_last_frame_goes_over_another_rail)
+{
+	const struct coll_frame f = {7, 1, SLOT};
+	struct coll_frame g;
+	struct pair p;
+	struct lane l;
+	pthread_t leaver;
+	const void *q;
+	void *slot;
+
+	REQUIRE(pair_open(&p));
+	l = lane_open(&p, 1, 2);
+	REQUIRE(BOTH(&p, p.s[0].t->slot(l.tx, SLOT, &slot) == COLL_OK));
+	pthread_mutex_lock(&RAIL(p.link[0], 2)->base.lock);
+	coll_tcp_kept_strand(RAIL(p.link[0], 2), "a test");
+	pthread_mutex_unlock(&RAIL(p.link[0], 2)->base.lock);
+	memset(slot, 5, SLOT);
+	CHECK(p.s[0].t->post(l.tx, &f) == COLL_OK);
+	p.s[0].t->channel_close(l.tx);
+	REQUIRE(pthread_create(&leaver, NULL, leave_in_order, &p) == 0);
+	CHECK(UNTIL(&p.s[1], p.s[1].t->view(l.rx, &q, &g) != COLL_AGAIN) && p.s[1].t->view(l.rx, &q, &g) == COLL_OK &&
+	      g.sequence == 7 && ((const char *)q)[SLOT - 1] == 5);
+	CHECK(UNTIL(&p.s[1], status_of(&p, 1) == COLL_ERR_PEER_DEAD) && p.s[1].downs == 0, "%s", p.s[1].cause);
+	pthread_join(leaver, NULL);
+	p.s[1].t->channel_close(l.rx);
+	close_link(&p, 1);
+	close(p.s[0].env.wake_fd);
+	station_close(&p.s[1]);
+}
+
 /* The peer leaves while a rail has no socket, here or there: its goodbye on another rail is that of the link, and no
  * death. */
 TEST(rails, a_link_is_closed_while_a_rail_is_lost)

@@ -213,6 +213,7 @@ static void tcp_close(void *inst)
 {
 	struct tcp_inst *in = inst;
 
+	coll_tcp_rails_settle(in);
 	atomic_store(&in->closed, true);
 	coll_reactor_kick(&in->service);
 	coll_tcp_wake(in);
