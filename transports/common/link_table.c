@@ -16,6 +16,7 @@
 
 #include "base/clock.h"
 #include "base/delay.h"
+#include "base/fork.h"
 #include "base/log.h"
 #include "transports/common/pending.h"
 
@@ -182,6 +183,11 @@ bool coll_peer_link_fail(struct coll_link_table *t, struct coll_peer_link *l, co
 	return true;
 }
 
+bool coll_peer_link_tells_first(const struct coll_peer_link *l)
+{
+	return l->notice && l->why != COLL_ERR_PEER_DEAD && l->why != COLL_ERR_PEER_SILENT;
+}
+
 void coll_peer_link_ended(struct coll_link_table *t, struct coll_peer_link *l)
 {
 	snprintf(l->cause, sizeof(l->cause), "the peer has closed the link");
@@ -190,6 +196,9 @@ void coll_peer_link_ended(struct coll_link_table *t, struct coll_peer_link *l)
 
 void coll_peer_link_forget(struct coll_peer_link *l)
 {
+	if (l->closes)
+		coll_fd_close(l->closes - 1);
+	l->closes = 0;
 	l->peer = (struct coll_process_id){0};
 	l->part = 0;
 	l->opens = 0;
@@ -203,6 +212,7 @@ void coll_peer_link_forget(struct coll_peer_link *l)
 struct notice {
 	struct coll_process_id peer;
 	coll_status why;
+	int closes;
 	char cause[sizeof(((struct coll_peer_link *)NULL)->cause)];
 };
 
@@ -220,7 +230,10 @@ static bool next_notice(struct coll_link_table *t, struct notice *n)
 			n->peer = l->peer;
 			n->why = l->why;
 			memcpy(n->cause, l->cause, sizeof(n->cause));
-			found = l->opens > 0;
+			/* Also one that the peer alone has open, if the reason is here. */
+			found = l->opens > 0 || coll_peer_link_tells_first(l);
+			n->closes = l->closes;
+			l->closes = 0;
 			l->notice = false;
 			atomic_fetch_add(&t->stale, 1);
 		}
@@ -240,6 +253,8 @@ void coll_link_table_notify(struct coll_link_table *t, const struct coll_transpo
 	while (next_notice(t, &n)) {
 		env->log(env->ctx, COLL_LOG_INFO, "%s: link down: %s", name, n.cause);
 		env->link_down(env->ctx, &n.peer, n.why, n.cause);
+		if (n.closes)
+			coll_fd_close(n.closes - 1);
 	}
 }
 

@@ -30,6 +30,7 @@ struct coll_peer_link {
 	uint32_t opens;              /* handles out: link_open minus link_close */
 	bool lingering;              /* closed by us, and not over */
 	bool notice;                 /* link_down is owed */
+	int closes;                  /* 1 + a socket that is closed once link_down has been told; 0: none */
 	coll_status why;
 	char cause[240];
 	/* Of the first rail (rails.h) of a link that is open: all of them, itself first. Written under the table's lock
@@ -37,6 +38,10 @@ struct coll_peer_link {
 	unsigned rails; /* 0: not open */
 	struct coll_peer_link *rail[COLL_RAILS_MAX];
 };
+
+/* After coll_peer_link_fail(): the peer lives, and the reason is at this end. It learns it by a note, which is to come
+ * before the end of the connection: so the socket goes into `closes`. */
+bool coll_peer_link_tells_first(const struct coll_peer_link *l);
 
 struct coll_link_table {
 	pthread_mutex_t lock;

@@ -12,6 +12,7 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
+#include "base/errno_text.h"
 #include "base/fork.h"
 #include "base/proof.h"
 #include "base/siphash.h"
@@ -113,7 +114,9 @@ int coll_tcp_hear(const struct tcp_inst *in, struct tcp_handshake *h)
 {
 	const ssize_t n = recv(h->fd, (char *)&h->in + h->got, sizeof(h->in) - h->got, MSG_DONTWAIT);
 
-	if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR))
+	/* A shortage here passes, and what was sent is there still: closed, the other side would take an accepted
+	 * connection for one whose peer has ended. */
+	if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR || coll_errno_is_shortage(errno)))
 		return 0;
 	if (n <= 0)
 		return -1;

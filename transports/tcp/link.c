@@ -371,10 +371,14 @@ static void stop(struct tcp_link *l, enum tcp_state state)
 
 	leave_connecting(l);
 	l->state = state;
-	uncount(l);
-	if (l->fd >= 0)
-		coll_fd_close(l->fd); /* leaves both epoll sets: the descriptor has no duplicate */
-	l->fd = -1;
+	if (l->fd >= 0 && l->base.rails <= 1 && coll_peer_link_tells_first(&l->base)) {
+		l->base.closes = 1 + coll_tcp_link_detach(l);
+	} else {
+		uncount(l);
+		if (l->fd >= 0)
+			coll_fd_close(l->fd); /* leaves both epoll sets: the descriptor has no duplicate */
+		l->fd = -1;
+	}
 	fail_completions(l);
 	if (l->base.rails > 1 && l->base.notice) {
 		l->base.notice = false;
