@@ -472,6 +472,8 @@ extern _Thread_local bool coll_py_signals_wait;
 /* ---- Module ------------------------------------------------------------------------ */
 
 PyTypeObject *coll_py_type(PyObject *module, PyType_Spec *spec, PyTypeObject *base);
+/* docs.c: give methods and properties their docstrings; returns that of the type, or NULL. */
+const char *coll_py_document(const PyType_Spec *spec);
 int coll_py_comm_init(PyObject *module);
 int coll_py_async_init(PyObject *module);
 int coll_py_stream_types(PyObject *module);

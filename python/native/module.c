@@ -1,6 +1,7 @@
 /*
  * The module coll._coll: its table, the generation of the process, where the library is.
  */
+#include <assert.h>
 #include <dlfcn.h>
 #include <pthread.h>
 #include <string.h>
@@ -19,8 +20,19 @@ static void forked(void)
 
 PyTypeObject *coll_py_type(PyObject *module, PyType_Spec *spec, PyTypeObject *base)
 {
-	PyTypeObject *type = (PyTypeObject *)PyType_FromSpecWithBases(spec, (PyObject *)base);
+	enum { SLOTS_MAX = 32 };
+	PyType_Slot slots[SLOTS_MAX] = {{Py_tp_doc, (void *)(uintptr_t)coll_py_document(spec)}};
+	PyType_Spec documented = *spec;
+	PyTypeObject *type;
+	int n = slots[0].pfunc ? 1 : 0;
 
+	for (const PyType_Slot *s = spec->slots; s->slot; s++) {
+		assert(n < SLOTS_MAX - 1);
+		slots[n++] = *s;
+	}
+	slots[n] = (PyType_Slot){0};
+	documented.slots = slots;
+	type = (PyTypeObject *)PyType_FromSpecWithBases(&documented, (PyObject *)base);
 	if (!type)
 		return NULL;
 	Py_INCREF((PyObject *)type);

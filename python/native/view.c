@@ -12,7 +12,7 @@
 
 #include "dlpack.h"
 
-enum way { WAY_NONE, WAY_TABLE, WAY_BUFFER, WAY_METHOD, WAY_BLOCK, WAY_ARRAY, WAY_CUDA };
+enum way { WAY_NONE, WAY_TABLE, WAY_BUFFER, WAY_METHOD, WAY_BLOCK, WAY_ARRAY, WAY_CUDA, WAY_MASKED };
 
 /* A type that is known stays so, and alive: rows do not change once threads can see them. If all rows that a type may
  * have are taken it is studied each time. */
@@ -59,6 +59,15 @@ static bool has_dispatch(PyTypeObject *type)
 	return has;
 }
 
+/* Masked arrays of numpy, masked tensors of torch: where the mask is, the memory has numbers that do not count. */
+static bool is_masked(PyTypeObject *type)
+{
+	PyObject *of = (PyObject *)type;
+
+	return (PyObject_HasAttrString(of, "mask") && PyObject_HasAttrString(of, "filled")) ||
+	       PyObject_HasAttrString(of, "get_mask");
+}
+
 static struct known study(PyObject *object)
 {
 	struct known k = {.type = Py_TYPE(object)};
@@ -67,6 +76,8 @@ static struct known study(PyObject *object)
 		k.way = WAY_BLOCK;
 	else if (coll_py_is_device_array(object))
 		k.way = WAY_ARRAY;
+	else if (is_masked(k.type))
+		k.way = WAY_MASKED;
 	else if ((k.table = table_of(k.type)) != NULL)
 		k.way = WAY_TABLE;
 	else if (PyObject_CheckBuffer(object))
@@ -459,6 +470,17 @@ static int from_table(struct view *v, PyObject *object, const char *what, const 
 	return check_lazy(v, object, what);
 }
 
+static void refuse_object(PyObject *object, const char *what)
+{
+	const bool numbers = PyFloat_Check(object) || PyLong_Check(object) || PyComplex_Check(object) ||
+	                     PyList_Check(object) || PyTuple_Check(object) ||
+	                     PyObject_HasAttrString(object, "__array__");
+
+	coll_py_raise_argument("%s is no array: %R has neither DLPack nor a buffer%s", what, (PyObject *)Py_TYPE(object),
+	                       numbers ? ": pass numpy.asarray() of it"
+	                               : " (for other objects: send_object, broadcast_object ...)");
+}
+
 static int fill(struct view *v, PyObject *object, const char *what, bool kept, intptr_t reader)
 {
 	const struct known k = ask(object);
@@ -478,12 +500,12 @@ static int fill(struct view *v, PyObject *object, const char *what, bool kept, i
 		if (refuse_device(what, reader) != 0)
 			return -1;
 		return coll_py_view_cuda(v, object, what);
-	default:
-		coll_py_raise_argument(
-		        "%s is no array: %R has neither DLPack nor a buffer (for other objects: send_object, "
-		        "broadcast_object ...)",
-		        what, (PyObject *)k.type);
+	case WAY_MASKED:
+		coll_py_raise_argument("%s is masked (%R): the numbers behind the mask would be used. Pass one with these "
+		                       "filled in, and the mask as another array",
+		                       what, (PyObject *)k.type);
 		return -1;
+	default: refuse_object(object, what); return -1;
 	}
 }
 

@@ -2,6 +2,7 @@
 
 import array
 import ctypes
+import inspect
 import pickle
 import struct
 import sys
@@ -122,6 +123,36 @@ def test_types(comm):
     raises(coll.ArgumentError, comm.all_reduce, text, says="can be moved but not reduced")
 
 
+class Masked(bytearray):
+    """As numpy's masked arrays, which hand out their memory and not their mask."""
+
+    mask = True
+
+    def filled(self, value):
+        return bytes(self)
+
+
+def test_help(comm):
+    """What is written in C has docstrings, and signatures with the names of its arguments."""
+    for kind in (coll.Communicator, coll.Work, coll.Stream, coll.Event, coll.Op, coll.Operation, coll.Receive, coll.Buffer, coll.DeviceArray):
+        check(inspect.getdoc(kind), kind)
+        for name, member in inspect.getmembers(kind):
+            if name.startswith("_"):
+                continue
+            check(inspect.getdoc(member), kind, name)
+            if callable(member):
+                inspect.signature(member)
+    equal(str(inspect.signature(comm.all_reduce)), "(x, op='sum', *, out=None, stream=None)")
+    equal(str(inspect.signature(comm.host)), "(rank, /)")
+    equal(inspect.getdoc(comm.scan), "The reduction over ranks 0 to this one: an array like x.")
+    # The names are those that the calls take: a wrong one is refused by name, these are not.
+    x = floats(1, 2)
+    for name in ("all_reduce", "reduce", "scan"):
+        words = inspect.signature(getattr(comm, name)).parameters
+        values = {"x": x, "op": "max", "root": 0, "out": None, "stream": None}
+        getattr(comm, name)(**{word: values[word] for word in words})
+
+
 def test_arguments(comm):
     """Refused before anything is sent, alike on one rank alone: the communicator goes on."""
     x = floats(1, 2, 3)
@@ -130,7 +161,11 @@ def test_arguments(comm):
     raises(coll.ArgumentError, comm.all_reduce, x, out=array.array("d", [1, 2, 3]), says="type")
     raises(coll.ArgumentError, comm.all_reduce, x, out=bytes(12), says="read-only")
     raises(coll.ArgumentError, comm.all_reduce, bytes(4), "sum", out=bytes(4), says="read-only")
-    raises(coll.ArgumentError, comm.all_reduce, 3.0, says="no array")
+    raises(coll.ArgumentError, comm.all_reduce, 3.0, says="pass numpy.asarray() of it")
+    raises(coll.ArgumentError, comm.all_reduce, [1.0, 2.0], says="pass numpy.asarray() of it")
+    raises(coll.ArgumentError, comm.all_reduce, {1: 2}, says="send_object")
+    raises(coll.ArgumentError, comm.all_reduce, Masked(8), says="x is masked (<class ")
+    raises(coll.ArgumentError, comm.all_reduce, x, out=Masked(12), says="out is masked")
     raises(coll.ArgumentError, comm.all_reduce, None, says="x is None")
     raises(coll.ArgumentError, comm.broadcast, x, comm.size, says="root is")
     raises(coll.ArgumentError, comm.broadcast, x, -1, says="root is")
@@ -574,5 +609,5 @@ def test_queries(comm):
     alone.close()
 
 
-main(test_reductions, test_moves, test_counts, test_layouts, test_types, test_arguments, test_dlpack, test_without_memory,
+main(test_reductions, test_moves, test_counts, test_layouts, test_types, test_help, test_arguments, test_dlpack, test_without_memory,
      test_impossible_shapes, test_buffers, test_tolist, test_operations, test_pairs, test_tags, test_objects, test_children, test_queries)

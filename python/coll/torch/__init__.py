@@ -8,10 +8,12 @@ Importing this registers the backend "coll". Started by torchrun, the group is m
 mpirun, srun or collrun it needs nothing else. The guide is docs/guide/torch.md of the source.
 """
 
+from ._compiled import keep_out
 from ._create import register
 from ._group import ProcessGroup
 from ._work import Work
 
 register()
+keep_out()
 
 __all__ = ["ProcessGroup", "Work", "register"]
