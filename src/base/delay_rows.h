@@ -93,6 +93,7 @@ ROW(DEADLOCK_AGE, 200, TIMEOUT, "and what the answer shows was seen no longer ag
 ROW(TAG_WAKE, 100, PACE, "between wake requests to a rank that has no channel for tagged messages yet")
 ROW(WAIT_GOES_ON, 1000, TIMEOUT, "since the last wait for a receive: the next one goes on with its deadlines")
 ROW(FAILURE_FLUSH, 100, RETURN, "the first rank that reports a failure, or aborts: for its note to leave")
+ROW(FIRST_FINDER, 500, RETURN, "a rank that found a failure, before it logs it: for who found it first to be known")
 ROW(DESTROY, 3000, RETURN, "for the slowest rank to enter destroy")
 ROW(DESTROY_PARTED, 1000, RETURN, "the same behind a lost communicator, or while a host is out of reach")
 ROW(DESTROY_STAY, 20, RETURN, "of it in destroy itself, if other communicators of the job are alive")

@@ -83,6 +83,7 @@ static bool handle(struct coll_control *c, struct coll_control_link *l)
 		m->u.note.text[sizeof(m->u.note.text) - 1] = 0;
 		coll_control_spread(c, &m->u.note, l->peer);
 		return true;
+	case COLL_MSG_FIRST: coll_control_on_first(c, &m->u.note, l->peer); return true;
 	case COLL_MSG_PING: coll_control_on_ping(c, l, &m->u.question); return true;
 	case COLL_MSG_PONG:
 		coll_control_on_pong(c, l, &m->u.answer);

@@ -105,6 +105,90 @@ static void who_is_taken_for_dead_says_nothing(void)
 	end(&j);
 }
 
+/* ---- Who found a failure first ---- */
+
+static bool all_linked(struct job *j)
+{
+	bool linked = true;
+
+	for (int r = 0; r < RANKS; r++)
+		serve(j, r);
+	for (int r = 1; r < RANKS; r++)
+		for (int to = 0; to < r; to++)
+			linked = linked && coll_control_find_link(j->c[r], to) &&
+			         coll_control_find_link(j->c[r], to)->ready && coll_control_find_link(j->c[to], r) &&
+			         coll_control_find_link(j->c[to], r)->ready;
+	return linked;
+}
+
+static bool find(struct job *j, int rank)
+{
+	const struct coll_note note = {.kind = COLL_GOSSIP_FAIL,
+	                               .status = COLL_ERR_MISMATCH,
+	                               .process = 0,
+	                               .origin = rank,
+	                               .comm = COMM,
+	                               .text = "calls differ"};
+
+	return coll_control_report(j->c[rank], &note);
+}
+
+static bool decided(struct job *j)
+{
+	bool all = true;
+
+	for (int r = 0; r < RANKS; r++)
+		serve(j, r);
+	for (int r = 0; r < RANKS; r++)
+		all = all && coll_control_first(j->c[r], COMM) >= 0;
+	return all;
+}
+
+static void of_two_finders_one_is_the_first(void)
+{
+	struct job j;
+	bool linked = false, over = false;
+
+	REQUIRE(begin(&j));
+	for (int i = 0; i < TURNS && !linked; i++)
+		linked = all_linked(&j);
+	REQUIRE(linked && find(&j, 2) && find(&j, 1));
+	CHECK(coll_control_first(j.c[1], COMM) < 0 && coll_control_first(j.c[2], COMM) < 0, "before any can tell");
+	for (int i = 0; i < TURNS && !over; i++)
+		over = decided(&j);
+	CHECK(over && coll_control_first(j.c[0], COMM) > 0);
+	for (int r = 1; r < RANKS; r++)
+		CHECK(coll_control_first(j.c[r], COMM) == coll_control_first(j.c[0], COMM), "rank %d: %d", r,
+		      coll_control_first(j.c[r], COMM));
+	end(&j);
+}
+
+static void who_found_it_before_it_had_links_learns_it(void)
+{
+	struct job j;
+	bool over = false;
+
+	REQUIRE(begin(&j) && find(&j, 0) && find(&j, 1));
+	for (int i = 0; i < TURNS && !over; i++)
+		over = decided(&j);
+	CHECK(over && coll_control_first(j.c[1], COMM) == 0, "%d", coll_control_first(j.c[1], COMM));
+	end(&j);
+}
+
+static void the_lowest_that_is_there_decides(void)
+{
+	struct job j;
+
+	REQUIRE(begin(&j));
+	for (int r = 1; r < RANKS; r++)
+		j.c[r]->peers[0].life.left = true;
+	CHECK(find(&j, 1) && find(&j, 2));
+	CHECK(coll_control_first(j.c[1], COMM) == 1 && coll_control_first(j.c[2], COMM) < 0);
+	j.c[2]->peers[1].dead = true;
+	CHECK(coll_control_first(j.c[2], COMM) == 2, "nobody is left to ask");
+	end(&j);
+}
+
 /* ---- Time by hand ---- */
 
 static uint64_t now_ns;
@@ -295,6 +379,9 @@ int main(void)
 	PLAIN_RUN(a_link_given_up_is_not_read_to_its_end);
 	PLAIN_RUN(who_was_read_and_is_gone_is_dead);
 	PLAIN_RUN(who_is_taken_for_dead_says_nothing);
+	PLAIN_RUN(of_two_finders_one_is_the_first);
+	PLAIN_RUN(who_found_it_before_it_had_links_learns_it);
+	PLAIN_RUN(the_lowest_that_is_there_decides);
 	PLAIN_RUN(a_liveness_check_ends_with_its_delay);
 	PLAIN_RUN(an_unreachable_host_has_less_time);
 	PLAIN_RUN(pings_go_out_by_the_clock);

@@ -7,6 +7,9 @@
  * process or pair. Failures of communicators are as many as communicators fail, and of
  * communicators that may not have been created here yet: the last FAILURES_MAX are kept,
  * and older ones only while the communicator lives here and has not looked.
+ *
+ * Several ranks may find one failure before a note reaches them. The lowest living rank of the job says which of their
+ * notes came first, and that goes behind the note over each link: who found it later does not log it again.
  */
 #include "control/gossip.h"
 
@@ -109,7 +112,7 @@ static bool keep(struct coll_control *c, const struct coll_note *n, int from)
 	}
 	if (!h)
 		return false;
-	*h = (struct coll_held_note){.from = from, .note = *n, .came_ns = coll_clock_ns()};
+	*h = (struct coll_held_note){.from = from, .first = -1, .note = *n, .came_ns = coll_clock_ns()};
 	h->age.looked_ns = h->came_ns;
 	if (is_fact(n)) {
 		/* At the end of the list: a query for the first death then returns the one reported first. */
@@ -146,6 +149,15 @@ bool coll_control_untold(const struct coll_control *c, const struct coll_control
 	return l->told != c->last_note || coll_control_error_unsaid(c, l);
 }
 
+static void queue_first(struct coll_control_link *l, const struct coll_held_note *h)
+{
+	struct coll_message m = {.type = COLL_MSG_FIRST, .u.note = h->note};
+
+	m.u.note.origin = h->first;
+	if (h->first >= 0)
+		coll_link_queue(l, &m);
+}
+
 bool coll_control_write(struct coll_control *c, struct coll_control_link *l)
 {
 	struct coll_message m = {.type = COLL_MSG_NOTE};
@@ -162,6 +174,7 @@ bool coll_control_write(struct coll_control *c, struct coll_control_link *l)
 			continue;
 		m.u.note = next->note;
 		coll_link_queue(l, &m);
+		queue_first(l, next);
 		if (!coll_link_flush(l))
 			return false;
 	}
@@ -204,11 +217,53 @@ static bool sensible(const struct coll_control *c, const struct coll_note *n)
 	                : n->kind == COLL_GOSSIP_FAIL && n->status > COLL_AGAIN && n->process >= -1);
 }
 
+/* The rank that says who found a failure first. */
+static int decider(const struct coll_control *c)
+{
+	int r = 0;
+
+	while (r < c->size - 1 && (c->peers[r].dead || c->peers[r].life.left))
+		r++;
+	return r;
+}
+
+void coll_control_on_first(struct coll_control *c, const struct coll_note *n, int from)
+{
+	struct coll_held_note *h = find_failure(c, n->comm);
+
+	if (!h || h->first >= 0 || n->origin < 0 || n->origin >= c->size)
+		return;
+	h->first = n->origin;
+	for (int i = 0; i < c->nlinks; i++)
+		if (c->links[i]->ready && c->links[i]->peer != from) {
+			queue_first(c->links[i], h);
+			coll_control_write(c, c->links[i]);
+		}
+}
+
+/* Another rank has found what was found before. */
+static void answer_first(struct coll_control *c, const struct coll_note *n, int from)
+{
+	const struct coll_held_note *h = is_fact(n) ? NULL : find_failure(c, n->comm);
+	struct coll_control_link *l = from >= 0 ? coll_control_find_link(c, from) : NULL;
+
+	if (h && l && l->ready && h->first != n->origin) {
+		queue_first(l, h);
+		coll_control_write(c, l);
+	}
+}
+
 bool coll_control_spread(struct coll_control *c, const struct coll_note *n, int from)
 {
 	uint64_t one = 1;
 
-	if (!sensible(c, n) || known(c, n) || !keep(c, n, from))
+	if (!sensible(c, n))
+		return false;
+	if (known(c, n)) {
+		answer_first(c, n, from);
+		return false;
+	}
+	if (!keep(c, n, from))
 		return false;
 	if (n->kind == COLL_GOSSIP_DEATH)
 		c->peers[n->process].dead = true;
@@ -216,6 +271,8 @@ bool coll_control_spread(struct coll_control *c, const struct coll_note *n, int 
 	for (int i = 0; i < c->nlinks; i++)
 		if (c->links[i]->ready)
 			coll_control_write(c, c->links[i]);
+	if (!is_fact(n) && decider(c) == c->rank)
+		coll_control_on_first(c, n, -1);
 	atomic_fetch_add_explicit(c->env.alarm, 1, memory_order_release);
 	c->env.alert(c->env.ctx, n->kind == COLL_GOSSIP_FAIL ? n->comm : 0);
 	if (coll_net->write(c->env.wake_fd, &one, sizeof(one)) < 0) {
@@ -300,6 +357,21 @@ bool coll_control_failure(struct coll_control *c, uint64_t comm, struct coll_not
 		*note = h->note;
 	coll_control_unlock(c);
 	return h != NULL;
+}
+
+int coll_control_first(struct coll_control *c, uint64_t comm)
+{
+	const struct coll_held_note *h;
+	int first = c->rank;
+
+	pthread_mutex_lock(&c->lock);
+	h = find_failure(c, comm);
+	if (h && (h->first >= 0 || h->note.origin != c->rank))
+		first = h->first >= 0 ? h->first : h->note.origin;
+	else if (h && decider(c) != c->rank)
+		first = -1;
+	pthread_mutex_unlock(&c->lock);
+	return first;
 }
 
 bool coll_control_fact(struct coll_control *c, const struct coll_held_note **at, struct coll_note *note)

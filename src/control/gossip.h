@@ -21,6 +21,10 @@ bool coll_control_goes_on(struct coll_control *c, bool certain);
 /* The failure reported for a communicator, if any. */
 bool coll_control_failure(struct coll_control *c, uint64_t comm, struct coll_note *note);
 
+/* The process that found the failure of a communicator first, as far as this one can tell: it logs it; -1: not decided
+ * yet. */
+int coll_control_first(struct coll_control *c, uint64_t comm);
+
 /* What holds for all communicators (deaths, lost links), in order of arrival: the one after
  * *at, NULL for the first; false: there are no more. Facts are never forgotten. */
 bool coll_control_fact(struct coll_control *c, const struct coll_held_note **at, struct coll_note *note);
@@ -34,6 +38,9 @@ bool coll_control_note(struct coll_control *c, int i, struct coll_note *note);
 /* Keep a new note, set off the alarm and pass it on to all but the process it came from.
  * False: it is not new. */
 bool coll_control_spread(struct coll_control *c, const struct coll_note *n, int from);
+
+/* Of the notes of a failure that of n->origin was the first, says the rank that decides. */
+void coll_control_on_first(struct coll_control *c, const struct coll_note *n, int from);
 
 /* A process was found dead by this one. */
 void coll_control_death(struct coll_control *c, int peer, const char *cause);

@@ -19,6 +19,7 @@ enum coll_message_type {
 	COLL_MSG_CLOSE,   /* this connection ends, its process lives */
 	COLL_MSG_ALIVE,   /* nothing: so that the connection is not idle */
 	COLL_MSG_ERROR,   /* the last error of this process: last_error.h */
+	COLL_MSG_FIRST,   /* of the notes of a failure, that of this origin was the first: gossip.h */
 	COLL_MSG_ALTERED, /* a message on this connection was altered on its way here: it ends, its process lives */
 };
 

@@ -74,6 +74,7 @@ struct coll_held_note {
 	struct coll_held_note *next;
 	struct coll_held_note *chain; /* of facts, or of failures in one bucket */
 	int from;                     /* process whose link brought it, -1: found here */
+	int first;                    /* of a failure: the process that found it first, -1: not decided */
 	uint64_t came_ns;
 	struct coll_uptime age; /* of a death, since it came */
 	bool read;              /* behind that age what had come over the links was read */

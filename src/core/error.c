@@ -11,6 +11,7 @@
 
 #include "base/delay.h"
 #include "base/messages.h"
+#include "control/first_finder.h"
 #include "control/gossip.h"
 #include "control/last_error.h"
 #include "core/dead.h"
@@ -131,12 +132,22 @@ static void log_text(struct coll_comm *comm, enum coll_log_level level, coll_sta
 	         m.tag);
 }
 
-/* The rank that found it has an error in its log; the others return it, and log it for whoever wants to read so much.
- * An abort with a status is in the log already. */
+/* Another rank has this failure in its log, or will have. Who aborts waits for nobody. */
+static bool logged_elsewhere(const struct coll_comm *comm)
+{
+	const bool waits = comm->ctx->settings.service && !atomic_load_explicit(&comm->aborted, memory_order_relaxed);
+
+	if (comm->told_failure || !comm->ended || !comm->ctx->control)
+		return comm->told_failure;
+	return !coll_control_found_first(comm->ctx->control, comm->id, waits ? COLL_DELAY_FIRST_FINDER_MS : 0);
+}
+
+/* The rank that found it first has an error in its log; the others return it, and log it for whoever wants to read so
+ * much. An abort with a status is in the log already. */
 static void log_failure(struct coll_comm *comm, const struct coll_kept_error *kept)
 {
 	const struct coll_error_box *b = &comm->box;
-	const bool logged = comm->told_failure || b->exit_status != 0;
+	const bool logged = b->exit_status != 0 || logged_elsewhere(comm);
 
 	log_text(comm, logged ? COLL_LOG_INFO : COLL_LOG_ERROR, b->status, b->kind, b->message);
 	comm->ctx->hooks->failed(comm->ctx, kept->message);
@@ -147,8 +158,11 @@ static void log_failure(struct coll_comm *comm, const struct coll_kept_error *ke
 coll_status coll_comm_fail_for(struct coll_comm *comm, coll_status status, int process, const char *cause,
                                const char *circumstances)
 {
-	struct coll_note note = {
-	        .kind = COLL_GOSSIP_FAIL, .status = status, .process = process, .origin = comm->ctx->rank};
+	struct coll_note note = {.kind = COLL_GOSSIP_FAIL,
+	                         .status = status,
+	                         .process = process,
+	                         /* Told of a lost link: its end found it. */
+	                         .origin = comm->told_failure && process >= 0 ? process : comm->ctx->rank};
 	struct coll_kept_error *kept = coll_comm_dead(comm) ? &coll_comm_dead(comm)->ended : &comm->lost;
 
 	if (comm->ended)

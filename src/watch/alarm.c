@@ -87,7 +87,7 @@ static int culprit_of(struct coll_comm *comm, const struct coll_note *n)
 {
 	if (n->comm == 0 && (n->status == COLL_ERR_SYSTEM || n->status == COLL_ERR_MEMORY))
 		return n->origin;
-	if (n->process == comm->ctx->rank && n->origin != n->process && n->status == COLL_ERR_PEER_DEAD) {
+	if (n->process == comm->ctx->rank && n->status == COLL_ERR_PEER_DEAD) {
 		const int other = other_end(comm);
 
 		return other >= 0 ? other : n->process;

@@ -110,8 +110,9 @@ static inline void meeting_sit(struct meeting_seat *seat, coll_config *cfg)
 }
 
 /* The communicator of all ranks, in a process that writes no log, unless VERBOSE is set; one that has none ends with
- * status 9. */
-static inline coll_comm *meeting_world(struct meeting *meeting, int rank, int size, const char *const *settings)
+ * status 9. log: counts its lines, or NULL. */
+static inline coll_comm *meeting_world_logged(struct meeting *meeting, int rank, int size, const char *const *settings,
+                                              void (*log)(void *arg, int level, const char *line), void *arg)
 {
 	struct meeting_seat seat = {meeting, rank, size};
 	coll_config cfg = COLL_CONFIG_INIT;
@@ -119,9 +120,16 @@ static inline coll_comm *meeting_world(struct meeting *meeting, int rank, int si
 
 	meeting_sit(&seat, &cfg);
 	cfg.settings = settings;
+	cfg.log = getenv("VERBOSE") ? NULL : log;
+	cfg.log_arg = arg;
 	if ((!getenv("VERBOSE") && !freopen("/dev/null", "w", stderr)) || coll_comm_create(&world, &cfg) != COLL_OK)
 		_exit(9);
 	return world;
+}
+
+static inline coll_comm *meeting_world(struct meeting *meeting, int rank, int size, const char *const *settings)
+{
+	return meeting_world_logged(meeting, rank, size, settings, NULL, NULL);
 }
 
 #endif

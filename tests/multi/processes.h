@@ -26,6 +26,7 @@ struct processes {
 	struct meeting meeting;
 	atomic_int ready;            /* ranks that have come so far as the test wants */
 	atomic_int failures;         /* MUST()s that did not hold, in all ranks */
+	atomic_int errors;           /* lines of errors in the logs of all ranks; 0 with VERBOSE */
 	_Atomic uint64_t struck_ns;  /* when the fault was */
 	_Atomic uint64_t starved_ns; /* of the ranks that have reported */
 	struct process_report {
@@ -61,6 +62,11 @@ static inline void *processes_begin(const char *name, size_t len_bytes)
 		}                                                                \
 	} while (0)
 
+static inline void processes_log(void *arg, int level, const char *line)
+{
+	atomic_fetch_add((atomic_int *)arg, level == 0);
+}
+
 /* The communicator of all. host: where the transport is mixed; more: settings, ended by NULL, or NULL. */
 static inline coll_comm *processes_world(int rank, int size, int host, const char *const *more)
 {
@@ -72,7 +78,7 @@ static inline coll_comm *processes_world(int rank, int size, int host, const cha
 	snprintf(of_host, sizeof(of_host), "COLL_HOST_ID=processes-%d", host);
 	for (int i = mixed ? 3 : 2; more && *more && i < 7; i++)
 		settings[i] = *more++;
-	return meeting_world(&processes->meeting, rank, size, settings);
+	return meeting_world_logged(&processes->meeting, rank, size, settings, processes_log, &processes->errors);
 }
 
 /* All ranks have come here. */
