@@ -14,7 +14,8 @@
 
 static _Thread_local struct {
 	const char *call;
-	int error; /* 0: none */
+	int error;  /* 0: none */
+	bool locks; /* the call locks memory */
 } kept;
 
 /* A limit of this process, if it has one. */
@@ -59,6 +60,17 @@ struct coll_errno_text coll_errno_text(int error)
 	}
 	errno = saved;
 	return t;
+}
+
+struct coll_errno_text coll_errno_lock(int error)
+{
+	struct coll_errno_text t;
+
+	snprintf(t.text, sizeof(t.text), "%s", strerror(error));
+	if ((error == ENOMEM || error == EPERM || error == EAGAIN) &&
+	    say_limit(&t, RLIMIT_MEMLOCK, "RLIMIT_MEMLOCK", 1024, "-l"))
+		return t;
+	return coll_errno_text(error);
 }
 
 /* The C library says EAGAIN for a stack that cannot be mapped, too. */
@@ -107,6 +119,13 @@ void coll_errno_keep(const char *call)
 {
 	kept.call = call;
 	kept.error = errno;
+	kept.locks = false;
+}
+
+void coll_errno_keep_lock(const char *call)
+{
+	coll_errno_keep(call);
+	kept.locks = true;
 }
 
 void coll_errno_clear(void)
@@ -132,7 +151,7 @@ struct coll_errno_text coll_errno_take(const char *otherwise)
 		snprintf(t.text, sizeof(t.text), "%s", otherwise);
 		return t;
 	}
-	why = coll_errno_text(kept.error);
+	why = kept.locks ? coll_errno_lock(kept.error) : coll_errno_text(kept.error);
 	kept.error = 0;
 	snprintf(t.text, sizeof(t.text), "%.*s: %.130s", (int)strcspn(kept.call, "("), kept.call, why.text);
 	return t;

@@ -22,8 +22,13 @@ struct coll_errno_text coll_errno_text(int error);
 /* The same of a call that starts a thread. */
 struct coll_errno_text coll_errno_thread(int error);
 
+/* The same of a call that locks memory, as adapters need it: "Cannot allocate memory (RLIMIT_MEMLOCK is 64 KiB; ulimit
+ * -l N raises it)". */
+struct coll_errno_text coll_errno_lock(int error);
+
 /* Keep errno, of a call of this name: what follows a bracket in it is dropped. The string stays the caller's. */
 void coll_errno_keep(const char *call);
+void coll_errno_keep_lock(const char *call);
 void coll_errno_clear(void);
 
 /* What is kept in words, "memfd_create: Too many open files (...)", and keep it no longer. otherwise: none is kept. */

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/errno_text.h"
 #include "base/fork.h"
 #include "base/limits.h"
 #include "core/comm.h"
@@ -272,10 +273,12 @@ coll_status coll_mem_register(coll_comm *comm, void *ptr, size_t len_bytes)
 	a = keep(comm, true, ptr, len_bytes);
 	if (!a)
 		return coll_comm_refuse(comm, "mem_register", COLL_ERR_MEMORY, "out of memory");
+	coll_errno_clear();
 	st = register_all(comm, a);
 	if (st != COLL_OK) {
 		release(comm, a);
-		return coll_comm_refuse(comm, "mem_register", st, "cannot register %zu bytes at %p", len_bytes, ptr);
+		return coll_comm_refuse(comm, "mem_register", st, "cannot register %zu bytes at %p: %s", len_bytes, ptr,
+		                        coll_errno_take(coll_status_string(st)).text);
 	}
 	return COLL_OK;
 }

@@ -20,6 +20,8 @@ void fabric_hold(bool on);
 void fabric_kill(struct rdma_event_channel *channel);
 /* After so many more receives one is refused, once; less than 0: none. */
 void fabric_refuse_recvs(int after);
+/* From now on no memory is registered, as where none may be locked. */
+void fabric_refuse_memory(bool on);
 /* Called by a thread that is about to call the device: what other threads do in the meantime. NULL: nothing. */
 void fabric_between(void (*fn)(void));
 /* How many devices there are for instances that are opened from now on. */

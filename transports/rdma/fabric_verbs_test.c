@@ -144,6 +144,14 @@ static void ack_cq_events(struct ibv_cq *cq, unsigned n)
 
 /* ---- memory -------------------------------------------------------------------------- */
 
+static bool memory_refused;
+
+void fabric_refuse_memory(bool on)
+{
+	LOCKED;
+	memory_refused = on;
+}
+
 static struct ibv_mr *reg_mr(struct ibv_pd *pd, void *base, size_t len_bytes, int access)
 {
 	LOCKED;
@@ -152,7 +160,7 @@ static struct ibv_mr *reg_mr(struct ibv_pd *pd, void *base, size_t len_bytes, in
 
 	while (key < KEYS && region[key])
 		key++;
-	if (key == KEYS) {
+	if (key == KEYS || memory_refused) {
 		errno = ENOMEM;
 		return NULL;
 	}

@@ -6,8 +6,10 @@
  */
 #define PLAIN_OWN_MAIN
 #include <stdlib.h>
+#include <sys/resource.h>
 
 #include "base/clock.h"
+#include "base/errno_text.h"
 #include "base/hash.h"
 #include "tests/plain.h"
 #include "transports/rdma/fabric_test.h"
@@ -394,6 +396,29 @@ const char *__tsan_default_options(void)
 }
 #endif
 
+/* The limit of locked memory, and the command that raises it. */
+static void memory_that_may_not_be_locked_names_the_limit(void)
+{
+	static char buffer[1 << 16];
+	struct coll_memory mem = {.size = sizeof(mem), .base = buffer, .len_bytes = sizeof(buffer)};
+	struct rlimit was, low;
+	char text[192];
+
+	open_side(&side[0], some_setting);
+	CHECK(getrlimit(RLIMIT_MEMLOCK, &was) == 0);
+	low = (struct rlimit){64 << 10, was.rlim_max};
+	CHECK(setrlimit(RLIMIT_MEMLOCK, &low) == 0);
+	coll_errno_clear();
+	fabric_refuse_memory(true);
+	CHECK(t->mem_reg(side[0].in, &mem) == COLL_ERR_MEMORY);
+	fabric_refuse_memory(false);
+	snprintf(text, sizeof(text), "%s", coll_errno_take("nothing").text);
+	CHECK(strcmp(text, "ibv_reg_mr: Cannot allocate memory (RLIMIT_MEMLOCK is 64 KiB; ulimit -l N raises it)") == 0,
+	      "%s", text);
+	setrlimit(RLIMIT_MEMLOCK, &was);
+	close_side(&side[0]);
+}
+
 /* life_test [FIRST SEED [LAST SEED]] */
 int main(int argc, char **argv)
 {
@@ -405,6 +430,7 @@ int main(int argc, char **argv)
 	PLAIN_RUN(an_end_that_has_not_heard_the_last_word_dies);
 	PLAIN_RUN(an_attempt_is_accepted_while_it_is_taken_down);
 	PLAIN_RUN(a_receive_is_refused);
+	PLAIN_RUN(memory_that_may_not_be_locked_names_the_limit);
 	PLAIN_RUN(any_order);
 	return plain_summary();
 }

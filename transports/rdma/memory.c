@@ -9,33 +9,20 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 
+#include "base/errno_text.h"
 #include "transports/rdma/rdma.h"
-
-static void explain(const struct rdma_port *port, size_t len_bytes, int e)
-{
-	struct rdma_inst *in = port->inst;
-	struct rlimit limit = {0, 0};
-
-	getrlimit(RLIMIT_MEMLOCK, &limit);
-	if ((e == ENOMEM || e == EPERM || e == EAGAIN) && limit.rlim_cur != RLIM_INFINITY)
-		rdma_log(in, COLL_LOG_WARN,
-		         "[COLL-6501] rdma: %s cannot register %zu bytes: %s; this process may lock %llu KiB of memory "
-		         "(ulimit -l; raise it in limits.conf, in the service's LimitMEMLOCK or for the container)",
-		         port->where, len_bytes, strerror(e), (unsigned long long)limit.rlim_cur / 1024);
-	else
-		rdma_log(in, COLL_LOG_WARN, "[COLL-6501] rdma: %s cannot register %zu bytes: %s", port->where,
-		         len_bytes, strerror(e));
-}
 
 struct ibv_mr *coll_rdma_memory_pin(const struct rdma_port *port, void *base, size_t len_bytes, bool remote)
 {
 	const int access = IBV_ACCESS_LOCAL_WRITE | (remote ? IBV_ACCESS_REMOTE_WRITE : 0);
 	struct ibv_mr *mr = port->inst->v.ibv_reg_mr(port->pd, base, len_bytes, access);
 
-	if (!mr)
-		explain(port, len_bytes, errno);
+	if (!mr) {
+		coll_errno_keep_lock("ibv_reg_mr");
+		rdma_log(port->inst, COLL_LOG_WARN, "[COLL-6501] rdma: %s cannot register %zu bytes: %s", port->where,
+		         len_bytes, coll_errno_lock(errno).text);
+	}
 	return mr;
 }
 
@@ -80,7 +67,7 @@ static coll_status keep(struct rdma_inst *in, struct coll_memory *mem)
 			continue;
 		unpin(in, r);
 		free(r);
-		return COLL_ERR_SYSTEM;
+		return coll_errno_status(COLL_ERR_SYSTEM);
 	}
 	r->refs = 1;
 	r->next = in->regions;

@@ -16,6 +16,7 @@
 
 #include "base/clock.h"
 #include "base/delay.h"
+#include "base/errno_text.h"
 #include "base/fork.h"
 #include "transport/transport.h"
 #include "transports/rdma/address.h"
@@ -122,6 +123,7 @@ static bool can_lock(struct rdma_port *port)
 	if (mr)
 		port->inst->v.ibv_dereg_mr(mr);
 	free(p);
+	coll_errno_clear(); /* the job does without this transport */
 	return mr != NULL;
 }
 
