@@ -15,6 +15,7 @@
 #include "base/clock.h"
 #include "base/delay.h"
 #include "base/proof.h"
+#include "transports/common/reach.h"
 #include "transports/rdma/address.h"
 #include "transports/rdma/channel.h"
 #include "transports/rdma/device.h"
@@ -292,6 +293,12 @@ static uint64_t silence_ns(const struct rdma_link *l)
 	return l->give_up_ns + (l->mending ? 0 : l->inst->timeout_ns - l->inst->unreachable_ns);
 }
 
+/* Of a link that was up. */
+static bool is_over(const struct rdma_link *l, uint64_t now)
+{
+	return coll_reach_is_over(l->give_up_ns, l->inst->unreachable_ns, l->heard_ns, now);
+}
+
 /* An attempt has failed; for a moment that may be so. there: the peer has said something, so it is no
  * matter of the way. */
 static void not_made(struct rdma_link *l, const char *what, int e, bool there)
@@ -304,9 +311,9 @@ static void not_made(struct rdma_link *l, const char *what, int e, bool there)
 	limit = there ? silence_ns(l) : l->give_up_ns;
 	coll_rdma_path_text(l, path, sizeof(path));
 	rdma_log(l->inst, COLL_LOG_DEBUG, "rdma %s: %s%s%s", path, what, e ? ": " : "", e ? strerror(e) : "");
-	if (now >= limit && l->mending)
+	if (l->mending && is_over(l, now))
 		give_up(l);
-	else if (now >= limit)
+	else if (now >= limit && !l->mending)
 		coll_rdma_link_fail(l, COLL_ERR_PEER_DEAD, "rdma %s: %s%s%s", path, what, e ? ": " : "",
 		                    e ? strerror(e) : "");
 	retry_later(l, now, COLL_DELAY_RDMA_AGAIN_MS);
@@ -601,7 +608,7 @@ void coll_rdma_cm_pursue(struct rdma_link *l, uint64_t now_ns)
 		coll_rdma_rx_poll(l); /* its proof */
 	if (l->state != LINK_CONNECTING)
 		return;
-	if (l->mending && now_ns >= l->give_up_ns) {
+	if (l->mending && is_over(l, now_ns)) {
 		give_up(l);
 		return;
 	}

@@ -7,6 +7,7 @@
 
 #include "transports/rdma/rails.h"
 
+#include "base/delay.h"
 #include "transports/rdma/link.h"
 #include "transports/rdma/sides_test.h"
 
@@ -379,6 +380,49 @@ static void all_devices_are_away_for_a_moment(void)
 	close_job();
 }
 
+static bool heard;
+
+static uint64_t heard_ns(void *ctx, const struct coll_process_id *peer)
+{
+	return heard ? coll_clock_ns() : 0;
+}
+
+/* Longer than a host may be, while the control plane hears it. Then for good: the link ends all the same. */
+static void all_devices_are_away_while_the_host_is_heard(void)
+{
+	uint64_t since;
+
+	unreachable = "1500";
+	open_job(2);
+	for (int i = 0; i < SIDES; i++)
+		side[i].in->env.heard_ns = heard_ns;
+	heard = true;
+	CHECK(round_of_frames(1) == WINDOWS);
+	since = coll_clock_ns();
+	for (int i = 0; i < 2; i++)
+		fabric_unplug(i, true);
+	post_all(2);
+	while (coll_clock_ns() < since + 2100 * COLL_NS_PER_MS)
+		AWAIT_MS(both_down(), 50);
+	if (coll_clock_ns() < since + 2600 * COLL_NS_PER_MS)
+		CHECK(side[0].downs == 0 && side[1].downs == 0, "%s", side[0].cause);
+	else
+		printf("     not judged: other programs kept this one from ending the outage\n");
+	for (int i = 0; i < 2; i++)
+		fabric_unplug(i, false);
+	if (side[0].downs == 0 && side[1].downs == 0) {
+		view_all(2);
+		for (int i = 0; i < 2; i++)
+			fabric_unplug(i, true);
+		CHECK(AWAIT(both_down()), "it waits without end");
+	}
+	heard = false;
+	unreachable = "";
+	close_job();
+	for (int i = 0; i < 2; i++)
+		fabric_unplug(i, false);
+}
+
 /* Memory of the user is sent from and received into: its keys are those of the other device then. */
 static void memory_by_reference_goes_over_another_device(void)
 {
@@ -496,6 +540,7 @@ int main(void)
 	PLAIN_RUN(a_device_is_lost_at_the_beginning);
 	PLAIN_RUN(both_devices_are_lost);
 	PLAIN_RUN(all_devices_are_away_for_a_moment);
+	PLAIN_RUN(all_devices_are_away_while_the_host_is_heard);
 	PLAIN_RUN(memory_by_reference_goes_over_another_device);
 	PLAIN_RUN(a_device_is_away_for_a_moment);
 	PLAIN_RUN(one_end_loses_a_rail);

@@ -249,6 +249,7 @@ struct rdma_link {
 	struct coll_rdma_spot target; /* the peer's port */
 	bool have_target;
 	uint64_t deadline_ns, retry_ns, give_up_ns;
+	uint64_t heard_ns; /* mending: when its host was last heard elsewhere */
 	unsigned attempts;
 	struct ibv_qp *qp;
 	struct ibv_cq *cq;

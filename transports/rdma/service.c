@@ -6,12 +6,26 @@
 
 #include "base/clock.h"
 #include "base/delay.h"
+#include "transports/common/reach.h"
 #include "transports/rdma/cm.h"
 #include "transports/rdma/link.h"
 #include "transports/rdma/rails.h"
 #include "transports/rdma/rdma.h"
 #include "transports/rdma/rx.h"
 #include "transports/rdma/tx.h"
+
+/* The control plane is asked without the lock of the link. */
+static uint64_t heard_elsewhere(struct rdma_link *l, uint64_t now)
+{
+	uint64_t until_ns;
+
+	pthread_mutex_lock(&l->base.lock);
+	until_ns = l->mending && l->state == LINK_CONNECTING && !l->base.lingering ? l->give_up_ns : UINT64_MAX;
+	pthread_mutex_unlock(&l->base.lock);
+	if (until_ns == UINT64_MAX)
+		return 0;
+	return coll_reach_heard_ns(&l->inst->env, &l->base.peer, until_ns, l->inst->unreachable_ns, now);
+}
 
 static void pursue_all(struct rdma_inst *in)
 {
@@ -20,8 +34,11 @@ static void pursue_all(struct rdma_inst *in)
 	if (atomic_load(&in->connecting) == 0)
 		return;
 	for (uint32_t i = 0; (l = coll_rdma_link_at(in, i)); i++) {
+		const uint64_t heard_ns = heard_elsewhere(l, coll_clock_ns());
+
 		coll_rdma_rails_pursue(l, coll_clock_ns());
 		pthread_mutex_lock(&l->base.lock);
+		l->heard_ns = heard_ns;
 		coll_rdma_cm_pursue(l, coll_clock_ns());
 		coll_rdma_link_leave(l);
 		pthread_mutex_unlock(&l->base.lock);

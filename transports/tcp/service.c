@@ -5,6 +5,7 @@
  * service.lock and is bounded.
  */
 #include "transports/tcp/service.h"
+#include "transports/common/reach.h"
 
 #include <errno.h>
 #include <netinet/tcp.h>
@@ -48,25 +49,23 @@ static void link_event(struct tcp_inst *in, uint64_t tag)
 	pthread_mutex_unlock(&l->base.lock);
 }
 
-/*
- * TCP waits longer and longer between its tries, so that a link may be silent when the network is back. While anything
- * else comes from the host, the link is given the time of another try, and no more than COLL_UNREACHABLE_MS again.
- */
+/* TCP waits longer and longer between its tries, so that a link may be silent when the network is back. */
 static bool out_of_reach(const struct tcp_link *l, uint64_t now, uint64_t heard_ns)
 {
-	const uint64_t limit_ns = l->inst->unreachable_ns, waited_ns = now - l->unanswered_ns;
+	const uint64_t limit_ns = l->inst->unreachable_ns;
 
-	return waited_ns >= limit_ns && (now >= heard_ns + limit_ns || waited_ns >= 2 * limit_ns);
+	return coll_reach_is_over(l->unanswered_ns + limit_ns, limit_ns, heard_ns, now);
 }
 
-/* When its host was heard elsewhere, if the link is silent for long. No lock of a link is held. */
+/* No lock of a link is held. */
 static uint64_t heard_elsewhere(const struct tcp_link *l, uint64_t now)
 {
 	const struct tcp_inst *in = l->inst;
 
-	if (in->env.heard_ns == NULL || l->unanswered_ns == 0 || now < l->unanswered_ns + in->unreachable_ns / 2)
+	if (l->unanswered_ns == 0)
 		return 0;
-	return in->env.heard_ns(in->env.ctx, &l->base.peer);
+	return coll_reach_heard_ns(&in->env, &l->base.peer, l->unanswered_ns + in->unreachable_ns, in->unreachable_ns,
+	                           now);
 }
 
 /*
