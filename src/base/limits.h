@@ -86,6 +86,10 @@ enum {
 	COLL_BCAST_SLOT_BYTES = 64 << 10,
 	/* A rank's cell of the central buffer. intra.md, Many ranks */
 	COLL_CENTRAL_CELL_MAX = 16 << 10,
+	/* In such a cell, for each rank: whole elements of every type. layout */
+	COLL_CENTRAL_BLOCK_MIN = 16,
+	/* More ranks: a root has no links to all, which are n * n of all roots. many-ranks.md, The central buffer */
+	COLL_CENTRAL_ROOTS_MAX = 256,
 	/* Others' memory that zero-copy or cma touches at once: below a millisecond. shm-large.md, Directly */
 	COLL_UNIT_BYTES = 1 << 20,
 	/* The same where many ranks share a unit. shm-large.md, Directly */
@@ -141,6 +145,8 @@ enum {
 	COLL_PRICE_LONG_BYTES = 64 << 10,
 	/* Ranks that share cores, up to so many: each pair may open a link for a short call. many-ranks.md, Links */
 	COLL_PRICE_MESH_RANKS = 32,
+	/* Ranks of one host, up to so many: a root may open a link to each. many-ranks.md, Links */
+	COLL_PRICE_ROOT_RANKS = 64,
 	/* Ranks that share cores: longer vectors leave the caches. algorithms.md, The price */
 	COLL_PRICE_PIECE_BYTES = 256 << 10,
 	/* Two ranks over sockets send shorter vectors whole, in one round. algorithms.md, The price */

@@ -5,10 +5,10 @@
  * it. Who cannot offers rank 0 "none" in turn, and runs the plan from then on. Rank 0 alone decides: good
  * when all have mapped it, bad when one has refused; the others look at its verdict in the area.
  *
- * Waking. Links between all ranks would be a thousand and more, so there are those of rank 0, and of each
- * root that there has been. Who completes an epoch wakes the ranks it has a link to, rank 0 and the root among them;
- * these two wake all others when they see it. Where there is no link yet, or rank 0 does not look, because it computes,
- * a sleeper wakes up by itself some milliseconds later.
+ * Waking. Links between all ranks would be a thousand and more, so there are those of rank 0 and, up to
+ * COLL_CENTRAL_ROOTS_MAX ranks, of each root that there has been. Who completes an epoch wakes the ranks it has a link
+ * to, rank 0 and the root among them; these two wake all others when they see it. Where there is no link yet, or rank 0
+ * does not look, because it computes, a sleeper wakes up by itself some milliseconds later.
  */
 #include "intra/central.h"
 
@@ -16,7 +16,7 @@
 #include <stddef.h>
 
 static_assert(COLL_CENTRAL_SIZE_MAX % COLL_CENTRAL_GROUP == 0, "whole groups");
-static_assert((int)COLL_CENTRAL_CELL_MIN <= (int)COLL_CENTRAL_CELL_MAX, "a cell has a line for each rank");
+static_assert((int)COLL_CENTRAL_CELL_MIN <= (int)COLL_CENTRAL_CELL_MAX, "a cell has a block for each rank");
 static_assert((COLL_CENTRAL_DEPTH & (COLL_CENTRAL_DEPTH - 1)) == 0, "turns may wrap");
 static_assert(sizeof(struct central_count) == COLL_LINE_BYTES, "one line");
 static_assert(offsetof(struct central_area, rounds) % 4096 == 0, "rounds begin a page");
@@ -99,7 +99,8 @@ static coll_status decide(struct coll_intra *n, enum intra_verdict verdict)
 static coll_status offer_to(struct coll_intra *n, int rank)
 {
 	struct intra_peer *p = &n->peers[rank];
-	coll_status st = link_to(n, rank);
+	/* An offer on its way keeps a descriptor: none waits for its link. */
+	coll_status st = p->transport->link_status(p->link);
 
 	if (st == COLL_OK && !p->offered) {
 		st = p->transport->shared->offer(p->link, &n->key, n->central.area ? &n->memory : NULL);
@@ -108,10 +109,17 @@ static coll_status offer_to(struct coll_intra *n, int rank)
 	return st;
 }
 
-/* The area is offered to all, then all are heard of, one behind another. */
+/* Links to all are opened, then the area is offered to all, then all are heard of, one behind another. */
 static coll_status form_owner(struct coll_intra *n, uint32_t *waits_for)
 {
 	make(n);
+	for (; n->central.opened < n->size - 1; n->central.opened++) {
+		const coll_status st = link_to(n, n->central.opened + 1);
+
+		*waits_for = (uint32_t)n->central.opened + 1;
+		if (st != COLL_OK)
+			return st;
+	}
 	for (; n->central.offered < n->size - 1; n->central.offered++) {
 		const coll_status st = offer_to(n, n->central.offered + 1);
 
@@ -193,6 +201,8 @@ coll_status coll_central_form(struct coll_intra *n, uint32_t *waits_for)
 /* A link that cannot be opened is of a rank that is gone: others find that out, too. */
 void coll_central_root(struct coll_intra *n, int root)
 {
+	if (n->size > COLL_CENTRAL_ROOTS_MAX)
+		return;
 	if (root != n->rank) {
 		link_to(n, root);
 		return;

@@ -50,10 +50,10 @@ coll_status coll_central_may_enter(struct coll_intra *n, uint32_t epoch)
 /* ---- Reducing for the others ---- */
 
 /* Of the ranks of a group, or of all groups. */
-static_assert((int)COLL_CENTRAL_GROUPS <= (int)COLL_CENTRAL_GROUP, "operands of the last reduction");
+static_assert((int)COLL_CENTRAL_GROUPS >= (int)COLL_CENTRAL_GROUP, "operands of the last reduction");
 static_assert((int)COLL_CENTRAL_GROUPS <= (int)COLL_REDUCE_WEIGHTS_MAX, "and their weights");
 struct operands {
-	const void *src[COLL_CENTRAL_GROUP];
+	const void *src[COLL_CENTRAL_GROUPS];
 	int count;
 };
 
@@ -204,8 +204,11 @@ coll_status coll_central_sent(struct coll_intra *n, const struct coll_job *job, 
 {
 	const struct intra_line *line = &coll_central_round(n, epoch)->lines[root];
 
-	if (likely(same_call(line, job, epoch)))
+	if (likely(same_call(line, job, epoch))) {
+		if (unlikely(n->size > COLL_CENTRAL_ROOTS_MAX) && n->rank == 0)
+			coll_central_nudge(n);
 		return COLL_OK;
+	}
 	if ((uint32_t)(atomic_load_explicit(&line->word, memory_order_acquire) >> 32) != epoch)
 		return COLL_AGAIN;
 	return same_call(line, job, epoch) ? COLL_OK : differs(line, s, root);

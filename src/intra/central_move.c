@@ -50,11 +50,14 @@ static enum waits_for waits_for(const struct coll_intra *n, const struct coll_jo
 	}
 }
 
-/* How much of a block goes in an epoch: agreed. Whole lines. */
+/* How much of a block goes in an epoch: agreed. Whole lines, if that many fit. */
 static size_t turn_bytes(const struct coll_intra *n, const struct coll_job *job)
 {
-	return coll_intra_scatters(job) ? n->central.cell_bytes / (size_t)n->size & ~(size_t)(COLL_LINE_BYTES - 1)
-	                                : n->central.cell_bytes;
+	const size_t each = n->central.cell_bytes / (size_t)n->size;
+
+	if (!coll_intra_scatters(job))
+		return n->central.cell_bytes;
+	return each & ~(size_t)((each < COLL_LINE_BYTES ? COLL_CENTRAL_BLOCK_MIN : COLL_LINE_BYTES) - 1);
 }
 
 /* A piece of the call. */

@@ -19,9 +19,8 @@
 
 enum {
 	COLL_INTRA_SIZE_MAX = 16, /* ranks: everyone reads everyone */
-	/* By the central buffer: one line of each in a cell of 16 KiB, and as many groups as a group has ranks
-	 * (central.h). Rank 0 has a link to each, of three descriptors: fewer than the 1024 that are usual. */
-	COLL_CENTRAL_SIZE_MAX = 256
+	/* By the central buffer: a block for each in a cell of 16 KiB (central.h). Rank 0 has a link to each. */
+	COLL_CENTRAL_SIZE_MAX = 1024
 };
 
 /* How a rank's memory is made, and its peers reached. */

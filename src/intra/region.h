@@ -172,8 +172,8 @@ struct intra_cma {
 struct intra_central {
 	struct central_area *area; /* NULL: not mapped */
 	size_t cell_bytes;
-	int offered, heard; /* while it is formed: ranks, from the first on */
-	int linked;         /* the same, of a root */
+	int opened, offered, heard; /* while it is formed: ranks, from the first on */
+	int linked;                 /* the same, of a root */
 };
 
 /* How results of the call under way are stored. Of calls run intranode there is one at a time. */

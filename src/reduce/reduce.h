@@ -77,7 +77,7 @@ static inline void coll_reduce_run(const struct coll_reduction *r, void *dst, co
 }
 
 /* A mean of inputs of which input s holds weight[s] ranks' contributions. */
-enum { COLL_REDUCE_WEIGHTS_MAX = 16 };
+enum { COLL_REDUCE_WEIGHTS_MAX = 64 };
 void coll_reduce_weighted(const struct coll_reduction *r, void *dst, const void *const *src, int nsrc,
                           const uint32_t *weight, size_t count);
 

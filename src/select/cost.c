@@ -270,6 +270,15 @@ static bool may_link_all(const struct coll_select_facts *f, const struct coll_se
 	       (call->ordered && call->kind == COLL_KIND_REDUCE_SCATTER);
 }
 
+/* Blocks that meet at a root, or leave it, in one round: it has a link to every rank, each with descriptors and memory.
+ */
+static bool may_link_root(const struct coll_select_facts *f, const struct coll_select_call *call,
+                          const struct coll_algo_cost *c)
+{
+	return (call->kind != COLL_KIND_GATHER && call->kind != COLL_KIND_SCATTER) || !f->one_host ||
+	       f->size <= COLL_PRICE_ROOT_RANKS || c->rounds > 1;
+}
+
 /* Kinds that have rows through leaders. */
 static bool has_leaders(enum coll_kind kind)
 {
@@ -281,6 +290,8 @@ static bool preferred(const struct coll_select_facts *f, const struct coll_selec
                       const struct coll_algo *algo, const struct coll_algo_cost *c, double total, bool shared)
 {
 	if ((algo->flags & COLL_ALGO_MESH) && !may_link_all(f, call, total))
+		return false;
+	if (!may_link_root(f, call, c))
 		return false;
 	if (f->layout && total <= COLL_LEADERS_MAX && has_leaders(call->kind))
 		return (algo->flags & COLL_ALGO_SHORT) ||

@@ -166,6 +166,19 @@ Test(tune, other_collectives_change_with_size_as_they_should)
 	cr_expect_str_neq(chosen(f, 16, COLL_KIND_ALL_GATHER, 8), "ring");
 }
 
+/* A link to every rank takes descriptors and memory of the root. */
+Test(tune, a_root_of_many_ranks_of_a_host_has_few_links)
+{
+	struct coll_select_facts f = nets[0].facts;
+
+	f.one_host = true;
+	cr_expect_str_eq(chosen(f, COLL_PRICE_ROOT_RANKS, COLL_KIND_GATHER, 1 << 16), "direct");
+	cr_expect_str_eq(chosen(f, COLL_PRICE_ROOT_RANKS + 1, COLL_KIND_GATHER, 1 << 16), "binomial");
+	cr_expect_str_eq(chosen(f, COLL_PRICE_ROOT_RANKS + 1, COLL_KIND_SCATTER, 1 << 16), "binomial");
+	f.one_host = false;
+	cr_expect_str_eq(chosen(f, COLL_PRICE_ROOT_RANKS + 1, COLL_KIND_GATHER, 1 << 16), "direct");
+}
+
 /* Measured on two cores: see SHARED_FRAME_NS. On one host no link is the limit: fewer frames in all, and
  * no byte more in all. */
 Test(tune, ranks_that_share_cores_send_few_frames_over_tcp)

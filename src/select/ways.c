@@ -11,6 +11,7 @@
 #include "base/limits.h"
 #include "base/planted.h"
 #include "core/device_facts.h"
+#include "intra/central.h"
 #include "intra/central_move.h"
 #include "intra/cico.h"
 #include "intra/cma.h"
@@ -125,9 +126,9 @@ const struct coll_ways_row coll_ways[] = {
 	{COLL_WAY_CICO, AG | A2A, RANKS(3, MOST), SHARED, BLOCK(COLL_CICO_BLOCK_MIN, STEPS * COLL_TILE_BYTES / MOST), LONG,
 	 .buffers = COLL_BUFFERS_PLAIN, RUNS(cico), .limits = "shm-large.md, By tiles"},
 
-	/* Pieces, of a line at least, are counted in 32 bits. */
+	/* Pieces, of a block at least, are counted in 32 bits. */
 	{COLL_WAY_CENTRAL, AR | BC | AG | RS | A2A | BA | RE | GA | SC, RANKS(MOST + 1, CROWD), SHARED,
-	 BLOCK(1, (size_t)UINT32_MAX * COLL_LINE_BYTES - 1), LONG,
+	 BLOCK(1, (size_t)UINT32_MAX * COLL_CENTRAL_BLOCK_MIN - 1), LONG,
 	 INTRA, .op = {.poll = coll_intra_poll_central, .where = coll_intra_position_central}, .limits = "intra.md, Many ranks"},
 	{COLL_WAY_CENTRAL, AR | RE, RANKS(MOST + 1, CROWD), EACH, BLOCK(1, COLL_CENTRAL_REDUCE_MAX), EAGER,
 	 INTRA, .op = {.poll = coll_intra_poll_central, .where = coll_intra_position_central}, .limits = "intra.md, Many ranks"},

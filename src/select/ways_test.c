@@ -165,10 +165,10 @@ Test(ways, each_condition_has_a_name)
 	cr_expect_str_eq(coll_ways_conditions[7], "all matched");
 }
 
-Test(ways, ranks_of_16_and_256_share_memory_and_no_more)
+Test(ways, ranks_of_16_and_1024_share_memory_and_no_more)
 {
 	cr_expect(!coll_ways_share(1) && coll_ways_share(2) && coll_ways_share(16));
-	cr_expect(coll_ways_share(17) && coll_ways_share(256) && !coll_ways_share(257));
+	cr_expect(coll_ways_share(17) && coll_ways_share(1024) && !coll_ways_share(1025));
 }
 
 /* ---- At the edges ---- */
@@ -212,8 +212,8 @@ Test(ways, thresholds_hold_at_their_edges)
 	        {COLL_KIND_ALL_REDUCE, 4, false, 64 * K - 1, "zero-copy plan", "zero-copy cico plan"},
 	        {COLL_KIND_ALL_REDUCE, 17, false, 1024, "central plan", "plan"},
 	        {COLL_KIND_ALL_REDUCE, 17, true, 64 * M, "central plan", "central plan"},
-	        {COLL_KIND_ALL_REDUCE, 256, true, 64, "central plan", "central plan"},
-	        {COLL_KIND_ALL_REDUCE, 257, true, 64, "plan", "plan"},
+	        {COLL_KIND_ALL_REDUCE, 1024, true, 64, "central plan", "central plan"},
+	        {COLL_KIND_ALL_REDUCE, 1025, true, 64, "plan", "plan"},
 	        {COLL_KIND_BARRIER, 16, false, 1, "eager-line plan", "eager-line plan"},
 	        {COLL_KIND_BARRIER, 17, true, 1, "central plan", "central plan"},
 	        {COLL_KIND_BROADCAST, 2, false, 48, "eager-bcast plan", "wide-bcast plan"},
