@@ -17,6 +17,7 @@
 #include "base/hash.h"
 #include "bootstrap/host_id.h"
 #include "context/check_peers.h"
+#include "context/descriptors.h"
 #include "context/locality.h"
 #include "context/other_jobs.h"
 #include "context/service.h"
@@ -267,6 +268,15 @@ static void confine(struct coll_context *c)
 	}
 }
 
+static int ranks_here(const struct coll_context *ctx)
+{
+	int here = 0;
+
+	for (int r = 0; r < ctx->size; r++)
+		here += ctx->host_of[r] == ctx->host_of[ctx->rank];
+	return here;
+}
+
 coll_status coll_context_join(struct coll_context *ctx, const struct coll_peer_info *peer_infos,
                               struct coll_error_box *err)
 {
@@ -289,6 +299,7 @@ coll_status coll_context_join(struct coll_context *ctx, const struct coll_peer_i
 	if (st != COLL_OK || ctx->size == 1)
 		return st;
 	confine(ctx);
+	coll_descriptors_allow(ctx, coll_descriptors_needed(ranks_here(ctx), ctx->size - ranks_here(ctx)));
 	st = coll_control_join(ctx->control, ctx->peer_infos, ctx->rank, ctx->size);
 	if (st != COLL_OK)
 		return coll_error_set(err, st, "out of memory for the control plane");

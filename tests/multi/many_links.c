@@ -1,6 +1,7 @@
 /*
  * Links that short calls of many ranks on few cores open: a few for each rank, not one for every two. Those cost
- * seconds (docs/results/experiments/many-ranks.md). Started by collrun.
+ * seconds (docs/results/experiments/many-ranks.md). And the descriptors that a link takes, also where the soft limit
+ * allows fewer. Started by collrun.
  *
  * usage: many_links WAY   the way that a short all_reduce goes
  */
@@ -11,6 +12,7 @@
 #include "coll/coll.h"
 #include "core/comm.h"
 #include "plain.h"
+#include "transports/shm/shm.h"
 
 static coll_comm *world;
 static const char *way;
@@ -70,6 +72,23 @@ static void short_calls_link_few_ranks(void)
 		printf("%d ranks: %lld links in all, %lld of one rank at most\n", n, (long long)sum, (long long)most);
 }
 
+/* Of a link over shared memory that is up: its socket, and the doorbell of the peer. */
+static void a_link_takes_two_descriptors(void)
+{
+	int up = 0;
+
+	for (int r = 0; r < world->ctx->size; r++) {
+		const struct shm_link *l = world->ctx->processes[r].link;
+
+		if (!l || strcmp(world->ctx->processes[r].opened->table.name, "shm") != 0 ||
+		    coll_shm_link_state(l) != COLL_OK)
+			continue;
+		up++;
+		CHECK(l->conn && l->peer_wake_fd >= 0 && l->pid.fd < 0, "the link to rank %d", r);
+	}
+	CHECK(up > 0);
+}
+
 int main(int argc, char **argv)
 {
 	way = argc > 1 ? argv[1] : "";
@@ -78,6 +97,7 @@ int main(int argc, char **argv)
 		return 1;
 	}
 	PLAIN_RUN(short_calls_link_few_ranks);
+	PLAIN_RUN(a_link_takes_two_descriptors);
 	if (coll_comm_destroy(&world) != COLL_OK)
 		return 1;
 	return plain_failed ? plain_summary() : 0;

@@ -77,7 +77,7 @@ static bool join(struct shm_link *l, struct shm_conn *c, const struct shm_introd
 	l->peer_pid = process_behind(c->source.fd);
 	atomic_store(&l->fenced, !in->barrier || !intro->barrier);
 	atomic_store(&l->peer_page, (const struct shm_page *)(const void *)page);
-	coll_shm_watch_process(l, l->peer_pid);
+	coll_shm_unwatch_process(l); /* the socket tells its end */
 	in->strangers--;
 	c->state = SHM_JOINED;
 	c->link = l;

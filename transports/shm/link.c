@@ -102,8 +102,7 @@ void coll_shm_link_break(struct shm_link *l, coll_status why, const char *cause)
 		tell(l);
 	if (l->conn)
 		coll_shm_conn_end(in, l->conn);
-	if (l->pid.fd >= 0)
-		epoll_ctl(in->epoll_fd, EPOLL_CTL_DEL, l->pid.fd, NULL);
+	coll_shm_unwatch_process(l);
 	coll_shm_drop_queue(l);
 }
 
@@ -215,6 +214,15 @@ bool coll_shm_watch_process(struct shm_link *l, uint32_t pid)
 	return true;
 }
 
+void coll_shm_unwatch_process(struct shm_link *l)
+{
+	if (l->pid.fd < 0)
+		return;
+	epoll_ctl(l->inst->epoll_fd, EPOLL_CTL_DEL, l->pid.fd, NULL);
+	coll_fd_close(l->pid.fd);
+	l->pid.fd = -1;
+}
+
 /* ---- The table's entries --------------------------------------------------------------- */
 
 coll_status coll_shm_link_open(void *inst, const struct coll_process_id *peer, const void *address, size_t len_bytes,
@@ -241,7 +249,9 @@ coll_status coll_shm_link_open(void *inst, const struct coll_process_id *peer, c
 	if (coll_shm_link_state(l) > COLL_AGAIN)
 		tell(l);
 	memcpy(&l->address, address, sizeof(l->address));
-	if (l->address.pids != 0 && l->address.pids == in->self.pids && !coll_shm_watch_process(l, l->address.pid))
+	/* One that has joined tells by its socket. */
+	if (!l->conn && l->address.pids != 0 && l->address.pids == in->self.pids &&
+	    !coll_shm_watch_process(l, l->address.pid))
 		coll_shm_link_break(l, COLL_ERR_PEER_DEAD, "the process has ended");
 	if (coll_shm_link_state(l) == COLL_AGAIN && coll_shm_we_connect(l))
 		coll_shm_timer(in, 0);

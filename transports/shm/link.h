@@ -22,6 +22,7 @@ void coll_shm_link_break(struct shm_link *l, coll_status why, const char *cause)
 const char *coll_shm_lack(struct shm_inst *in, const char *what);
 void coll_shm_link_free(struct shm_link *l);                   /* out of the list already */
 bool coll_shm_watch_process(struct shm_link *l, uint32_t pid); /* false: no such process */
+void coll_shm_unwatch_process(struct shm_link *l);
 bool coll_shm_watch(struct shm_inst *in, struct shm_source *source, uint32_t events);
 void coll_shm_conn_end(struct shm_inst *in, struct shm_conn *c); /* freed by the next sweep */
 void coll_shm_sweep(struct shm_inst *in);

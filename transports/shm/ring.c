@@ -217,8 +217,8 @@ static coll_status pull(struct shm_channel *c, struct shm_head *head, void *to, 
 		return link_status(c);
 	if (atomic_load(&head->record.loan) == SHM_REVOKED)
 		return COLL_ERR_ABORTED;
-	/* A dying process has lost its memory a moment before its handle says so. */
-	if (errno == ESRCH || !coll_shm_alive(c->link))
+	/* A dying process has lost its memory a moment before its handle says so; or it is another process now. */
+	if (errno == ESRCH || errno == ESTALE || !coll_shm_alive(c->link))
 		return COLL_ERR_PEER_DEAD;
 	c->inst->env.log(c->inst->env.ctx, 0, "[COLL-6203] shm: cannot read %u bytes of process %u: %m", len_bytes,
 	                 c->link->reported_pid);

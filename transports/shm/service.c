@@ -2,8 +2,8 @@
  * shm: what the service thread does, or progress() where there is none: accepting,
  * connecting, reading sockets, noticing deaths.
  *
- * A peer's death shows as the end of its socket or, if a child of it holds a copy of
- * that, as the end of the process itself (pidfd). Foreign connections cost one descriptor each for
+ * A peer's death shows as the end of its socket, of which a forked child closes its copy (base/fork.h). Until there is
+ * a connection it shows as the end of the process itself (pidfd). Foreign connections cost one descriptor each for
  * at most two seconds, and belong to the same user.
  *
  * Invariant: handlers run under inst->lock and only mark connections dead; they are
