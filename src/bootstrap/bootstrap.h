@@ -36,8 +36,9 @@ struct coll_identity {
 	bool root_ports;    /* root_port may be taken or is 0: ports chosen by port_seed are tried too */
 	uint64_t port_seed; /* public */
 	char publish[8];    /* "pmi", "pmix", "munge": rank 0 publishes its address there, "" elsewhere */
-	/* Enter into what this rank brings the address of its own over which it has met the root; NULL: not wanted. */
-	void (*met)(void *mine, const struct coll_ip *own);
+	/* Enter into what this rank brings the address of its own over which it has met the root, and how far that is
+	 * (0: it is the root, or nobody knows); NULL: not wanted. */
+	void (*met)(void *mine, const struct coll_ip *own, uint32_t round_trip_us);
 	/* What all ranks bring has come, and is passed on next: others may call this rank from then on. NULL: not
 	 * wanted. */
 	coll_status (*complete)(void *arg);

@@ -24,6 +24,7 @@
 #include "base/fork.h"
 #include "base/interrupt.h"
 #include "base/retransmit.h"
+#include "base/round_trip.h"
 #include "bootstrap/rendezvous_member.h"
 #include "bootstrap/rendezvous_root.h"
 #include "bootstrap/rendezvous_state.h"
@@ -491,5 +492,5 @@ void rendezvous_met(const struct coll_rendezvous_point *how, int fd, void *mine)
 
 	if (how->met && getsockname(fd, (struct sockaddr *)&own.at, &own.len) == 0 &&
 	    coll_ip_from(&ip, (const struct sockaddr *)&own.at) && !ip.loopback)
-		how->met(mine, &ip);
+		how->met(mine, &ip, how->rank == 0 && !how->hosted ? 0 : coll_round_trip_us(fd));
 }

@@ -32,7 +32,7 @@ struct coll_rendezvous_point {
 	const struct coll_settings *settings;
 
 	void *mine;
-	void (*met)(void *mine, const struct coll_ip *own); /* or NULL */
+	void (*met)(void *mine, const struct coll_ip *own, uint32_t round_trip_us); /* or NULL */
 	/* all is complete here, and is passed on next: whoever has it may call this rank from then on. Or NULL. */
 	coll_status (*complete)(void *arg);
 	void *complete_arg;

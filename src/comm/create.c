@@ -441,12 +441,13 @@ static coll_status configure(const coll_config **cfg, coll_config *whole, int lo
 	return st;
 }
 
-static void met(void *mine, const struct coll_ip *own)
+static void met(void *mine, const struct coll_ip *own, uint32_t round_trip_us)
 {
 	struct coll_peer_info *info = mine;
 
 	info->met = *own;
 	info->has_met = 1;
+	info->met_us = round_trip_us;
 }
 
 /* What the exchange fills, and the context that joins the job as soon as it is full: from then on others may call. */

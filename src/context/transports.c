@@ -111,6 +111,24 @@ static bool env_met(void *ctx, const struct coll_process_id *peer, struct coll_i
 	return true;
 }
 
+uint32_t coll_context_round_trip_us(const struct coll_context *c, int a, int b)
+{
+	const struct coll_peer_info *x = &c->peer_infos[a], *y = &c->peer_infos[b];
+	const bool near = c->host_of[a] == c->host_of[b] || (x->site != 0 && x->site >> 16 == y->site >> 16);
+
+	if (near || !x->has_met || !y->has_met)
+		return 0;
+	return x->met_us > y->met_us ? x->met_us : y->met_us;
+}
+
+static uint32_t env_round_trip_us(void *ctx, const struct coll_process_id *peer)
+{
+	const struct coll_context *c = ctx;
+	const int process = c->processes ? process_of(c, peer) : -1;
+
+	return process < 0 ? 0 : coll_context_round_trip_us(c, c->rank, process);
+}
+
 static uint64_t env_heard_ns(void *ctx, const struct coll_process_id *peer)
 {
 	struct coll_context *c = ctx;
@@ -223,6 +241,7 @@ static struct coll_transport_env env_for(struct coll_context *c, const struct co
 	                                   .nic_mbps = env_nic_mbps,
 	                                   .nic_distance = env_nic_distance,
 	                                   .met = env_met,
+	                                   .round_trip_us = env_round_trip_us,
 	                                   .heard_ns = env_heard_ns};
 }
 

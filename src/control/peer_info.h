@@ -45,11 +45,12 @@ struct coll_peer_info {
 	uint32_t marks[COLL_HOST_MARKS]; /* of the addresses of its host, see control/one_host.h */
 	/* Control plane: an abstract Unix socket name and a TCP listener. */
 	char control_unix[40];
-	uint16_t control_port;          /* 0: none */
-	uint16_t used_bytes;            /* of bytes[] */
-	uint64_t name_space;            /* equal where loopback is common */
-	struct coll_ip met;             /* its address over which it met the rendezvous */
-	uint32_t has_met;               /* 1: that is known */
+	uint16_t control_port; /* 0: none */
+	uint16_t used_bytes;   /* of bytes[] */
+	uint64_t name_space;   /* equal where loopback is common */
+	struct coll_ip met;    /* its address over which it met the rendezvous */
+	uint32_t has_met;      /* 1: that is known */
+	uint32_t met_us;       /* the round trip to the root of the rendezvous then; 0: unknown, or it is the root */
 	struct coll_peer_info_part ips; /* its addresses: base/ips.h */
 	/* What transports say of themselves, by position in their table; length 0: not available here. */
 	struct coll_peer_info_part transport[COLL_TRANSPORTS];
@@ -64,10 +65,10 @@ struct coll_peer_info {
 };
 
 #define COLL_PEER_INFO_MAGIC   0x434f4c4cu /* "COLL" */
-#define COLL_PEER_INFO_VERSION 14u
+#define COLL_PEER_INFO_VERSION 15u
 
 /* Ranks compare the version: a change of the layout, a new transport for example, needs a new one. */
-static_assert(COLL_PEER_INFO_VERSION == 14u && COLL_TRANSPORTS == 4, "raise COLL_PEER_INFO_VERSION");
+static_assert(COLL_PEER_INFO_VERSION == 15u && COLL_TRANSPORTS == 4, "raise COLL_PEER_INFO_VERSION");
 
 /* A part; length 0 if it is none, or came damaged. */
 static inline const uint8_t *coll_peer_info_part(const struct coll_peer_info *info, struct coll_peer_info_part part,

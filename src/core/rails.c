@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/hash.h"
+#include "context/transports.h"
 #include "topology/spread.h"
 
 /* ---- Paths -------------------------------------------------------------- */
@@ -21,6 +22,7 @@ struct coll_transport_path coll_rails_path(const struct coll_context *ctx, const
 	const uint8_t *from = coll_peer_info_part(x, x->transport[w->position], &x_bytes);
 	const uint8_t *to = coll_peer_info_part(y, y->transport[w->position], &y_bytes);
 
+	path = (struct coll_transport_path){.round_trip_us = coll_context_round_trip_us(ctx, a, b)};
 	w->table.path(w->inst, from, x_bytes, to, y_bytes, &path);
 	return path;
 }

@@ -67,7 +67,8 @@ struct coll_transport_rail {
 
 /* What a link between two processes is like. */
 struct coll_transport_path {
-	uint32_t rails; /* 1 to COLL_RAILS_MAX; several of a network are several connections in it */
+	uint32_t round_trip_us; /* of the two hosts, which the caller of path() fills in; 0: unknown */
+	uint32_t rails;         /* 1 to COLL_RAILS_MAX; several of a network are several connections in it */
 	struct coll_transport_rail rail[COLL_RAILS_MAX];
 };
 
@@ -114,6 +115,8 @@ struct coll_transport_env {
 	enum coll_nic_distance (*nic_distance)(void *ctx, const char *nic);
 	/* The address of a peer over which it met the rendezvous: it works. False: none is known. NULL: as well. */
 	bool (*met)(void *ctx, const struct coll_process_id *peer, struct coll_ip *ip);
+	/* The round trip to the host of a peer in microseconds, the same at both ends; 0: unknown. NULL: as well. */
+	uint32_t (*round_trip_us)(void *ctx, const struct coll_process_id *peer);
 	/* A link to this peer is not acknowledged: when anything last arrived from its host outside the transport
 	 * (coll_clock_ns), 0: never. Asks the host if that is long ago. NULL: not known. */
 	uint64_t (*heard_ns)(void *ctx, const struct coll_process_id *peer);

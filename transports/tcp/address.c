@@ -352,6 +352,21 @@ void coll_tcp_address_where(const struct coll_tcp_address *self, int fd, char *b
 	snprintf(buf, cap, "%s%s%s to %s", name, *name ? ", " : "", from, to);
 }
 
+uint32_t coll_tcp_address_mbps(const struct coll_tcp_address *self, int fd)
+{
+	struct sockaddr_storage sa;
+	socklen_t len = sizeof(sa);
+	struct coll_tcp_candidate here;
+
+	if (getsockname(fd, (struct sockaddr *)&sa, &len) != 0)
+		return 0;
+	from_sockaddr(&here, &sa);
+	for (unsigned i = 0; i < self->count; i++)
+		if (coll_tcp_candidate_same_ip(&self->candidate[i], &here))
+			return self->candidate[i].mbps;
+	return 0;
+}
+
 /* Which of our addresses the kernel would send from; false: no route. */
 static bool route_source(const struct coll_tcp_candidate *to, struct coll_tcp_candidate *from)
 {

@@ -45,6 +45,8 @@ socklen_t coll_tcp_candidate_sockaddr(const struct coll_tcp_candidate *c, struct
 bool coll_tcp_candidate_same_ip(const struct coll_tcp_candidate *a, const struct coll_tcp_candidate *b);
 /* The two ends of a connected socket, and our interface if it is one of ours: "eth1, 10.0.1.1 to 10.0.1.2". */
 void coll_tcp_address_where(const struct coll_tcp_address *self, int fd, char *buf, size_t cap);
+/* The rate of our interface that a connected socket uses, as the system says; 0: unknown. */
+uint32_t coll_tcp_address_mbps(const struct coll_tcp_address *self, int fd);
 const char *coll_tcp_candidate_text(const struct coll_tcp_candidate *c, char *buf, size_t cap);
 
 #endif

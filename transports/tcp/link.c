@@ -21,11 +21,13 @@
 #include "base/fork.h"
 #include "base/log.h"
 #include "base/retransmit.h"
+#include "base/round_trip.h"
 #include "tcp.h"
 #include "transports/tcp/address.h"
 #include "transports/tcp/channel.h"
 #include "transports/tcp/handshake.h"
 #include "transports/tcp/kept.h"
+#include "transports/tcp/pairs.h"
 #include "transports/tcp/rails.h"
 #include "transports/tcp/tx.h"
 
@@ -146,6 +148,20 @@ bool coll_tcp_link_control(const struct tcp_inst *in, int fd, enum tcp_path path
 	return want[0] == '\0' || setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, want, (socklen_t)strlen(want)) == 0;
 }
 
+/* Over a long path bbr goes on at its rate where others take a lost packet for a crowded network. A system without it,
+ * or that forbids it, keeps what it has. */
+static void choose_long(const struct tcp_link *l, int fd)
+{
+	static const char bbr[] = "bbr";
+	const struct tcp_inst *in = l->inst;
+	const uint32_t us = coll_round_trip_us(fd), mbps = coll_tcp_address_mbps(&in->address, fd);
+
+	if (in->congestion[0] != '\0' || !coll_tcp_is_long(mbps, us))
+		return;
+	if (setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, bbr, sizeof(bbr) - 1) != 0)
+		tcp_log(in, COLL_LOG_DEBUG, "tcp: the system does not offer bbr: %s", coll_errno_text(errno).text);
+}
+
 /*
  * An unreachable host shows as data without acknowledgement, which service.c
  * watches by itself. TCP_USER_TIMEOUT would do the same and more: it also ends
@@ -168,9 +184,12 @@ static void tune(struct tcp_link *l, int fd, bool same_machine)
 		set_option(fd, IPPROTO_TCP, TCP_KEEPCNT, probes < 3 ? 3 : probes > 127 ? 127 : probes);
 	}
 	coll_tcp_link_control(in, fd, same_machine ? TCP_PATH_HERE : TCP_PATH_AWAY);
+	if (!same_machine)
+		choose_long(l, fd);
 	if (getsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, used, &len) == 0)
-		tcp_log(in, COLL_LOG_INFO, "tcp: connected %s, congestion control %s, socket %u",
-		        same_machine ? "on this machine" : "to another host", used, l->base.part + 1);
+		tcp_log(in, COLL_LOG_INFO, "tcp: connected %s, congestion control %s, socket %u, round trip %u us",
+		        same_machine ? "on this machine" : "to another host", used, l->base.part + 1,
+		        coll_round_trip_us(fd));
 }
 
 /* Whether the socket connects two processes of one network namespace. */

@@ -54,8 +54,19 @@ static unsigned find_pairs(const struct coll_tcp_address *a, const struct coll_t
 	return count;
 }
 
+/* Networks of one building have shorter round trips, however fast they are. Interfaces that say nothing: as fast as
+ * most of them. */
+enum { LONG_BYTES = 256 << 10, LONG_US = 1000, MBPS_ASSUMED = 1000 };
+
+bool coll_tcp_is_long(uint32_t mbps, uint32_t round_trip_us)
+{
+	const uint64_t bits = (uint64_t)(mbps ? mbps : MBPS_ASSUMED) * round_trip_us;
+
+	return round_trip_us >= LONG_US && bits / 8 > LONG_BYTES;
+}
+
 void coll_tcp_route_find(const struct coll_tcp_address *self, const struct coll_tcp_address *peer, unsigned set,
-                         struct coll_tcp_route *route)
+                         uint32_t round_trip_us, struct coll_tcp_route *route)
 {
 	/* In the order of the process of lower id, so that both find the same. */
 	const bool first = memcmp(&self->id, &peer->id, sizeof(self->id)) < 0;
@@ -64,10 +75,12 @@ void coll_tcp_route_find(const struct coll_tcp_address *self, const struct coll_
 	uint32_t mbps_of[TCP_CANDIDATES_MAX];
 	unsigned which[TCP_RAILS_MAX], worth;
 
-	*route = (struct coll_tcp_route){.sockets = set > 0 ? set : 1};
 	for (unsigned i = 0; i < pairs; i++)
 		mbps_of[i] = pair_mbps(&all[i]);
 	worth = coll_paths_worthwhile(mbps_of, pairs, TCP_RAILS_MAX, which);
+	if (set == 0 && worth < TCP_LONG_SOCKETS && coll_tcp_is_long(worth > 0 ? mbps_of[which[0]] : 0, round_trip_us))
+		set = TCP_LONG_SOCKETS;
+	*route = (struct coll_tcp_route){.sockets = set > 0 ? set : 1};
 	if (worth == 0) /* interfaces that say nothing are not taken for equal */
 		return;
 	if (set > 0)

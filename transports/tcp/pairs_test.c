@@ -61,8 +61,8 @@ static bool mirrored(const struct coll_tcp_address *a, const struct coll_tcp_add
 {
 	struct coll_tcp_route p, q;
 
-	coll_tcp_route_find(a, b, set, &p);
-	coll_tcp_route_find(b, a, set, &q);
+	coll_tcp_route_find(a, b, set, 0, &p);
+	coll_tcp_route_find(b, a, set, 0, &q);
 	for (unsigned i = 0; i < p.sockets && i < q.sockets && p.paired && q.paired; i++)
 		if (!coll_tcp_candidate_same_ip(&p.pair[i].here, &q.pair[i].there) ||
 		    !coll_tcp_candidate_same_ip(&p.pair[i].there, &q.pair[i].here))
@@ -76,7 +76,7 @@ static struct coll_tcp_route route(const struct port *x, unsigned nx, const stru
 	struct coll_tcp_route r;
 
 	CHECK(mirrored(&a, &b, set));
-	coll_tcp_route_find(&a, &b, set, &r);
+	coll_tcp_route_find(&a, &b, set, 0, &r);
 	return r;
 }
 
@@ -111,7 +111,7 @@ TEST(pairs, a_pair_is_a_network_and_two_interfaces_of_their_own)
 	r = route(two, 2, apart, 2, 0);
 	CHECK(r.sockets == 1 && !r.paired && together(&r) == 0);
 	near.name_space = too.name_space;
-	coll_tcp_route_find(&near, &too, 0, &r);
+	coll_tcp_route_find(&near, &too, 0, 0, &r);
 	CHECK(r.sockets == 1 && !r.paired && together(&r) == 0, "loopback has no second interface");
 }
 
@@ -158,6 +158,37 @@ TEST(pairs, a_pair_is_as_fast_as_its_slower_end)
 	const struct coll_tcp_route r = route(fast, 2, mixed, 2, 0);
 
 	CHECK(r.sockets == 2 && over(&r, 1) == 1 && over(&r, 2) == 1 && together(&r) == 1250);
+}
+
+TEST(pairs, a_long_path_has_several_sockets)
+{
+	static const struct {
+		unsigned ports, mbps, us, set, sockets;
+	} cases[] = {
+	        {1, 200, 40000, 0, TCP_LONG_SOCKETS},
+	        {1, 200, 10485, 0, 1}, /* 256 KiB less a few bytes */
+	        {1, 200, 10486, 0, TCP_LONG_SOCKETS},
+	        {1, 100000, 999, 0, 1}, /* a fast network of one building */
+	        {1, 100000, 1000, 0, TCP_LONG_SOCKETS},
+	        {1, 0, 2000, 0, 1}, /* 1000 Mb/s, if nobody knows */
+	        {1, 0, 2100, 0, TCP_LONG_SOCKETS},
+	        {0, 0, 40000, 0, TCP_LONG_SOCKETS}, /* no network in common: routers between them */
+	        {2, 200, 40000, 0, TCP_LONG_SOCKETS},
+	        {1, 200, 40000, 1, 1}, /* as the user wants */
+	        {1, 200, 40000, 6, 6},
+	};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		const struct port port[] = {{1, 1, cases[i].mbps, 0}, {2, 2, cases[i].mbps, 0}};
+		const struct coll_tcp_address a = host(1, port, cases[i].ports), b = host(2, port, cases[i].ports);
+		struct coll_tcp_route r, back;
+
+		coll_tcp_route_find(&a, &b, cases[i].set, cases[i].us, &r);
+		coll_tcp_route_find(&b, &a, cases[i].set, cases[i].us, &back);
+		CHECK(r.sockets == cases[i].sockets && back.sockets == r.sockets, "case %zu: %u and %u sockets", i,
+		      r.sockets, back.sockets);
+		CHECK(r.paired == (cases[i].ports > 1), "case %zu", i);
+	}
 }
 
 TEST(pairs, both_ends_find_the_same)

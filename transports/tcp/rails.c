@@ -115,19 +115,35 @@ static void bye(struct coll_peer_link *base)
 
 static const struct coll_link_rails_table rails_table = {drain, aim_rail, bye, leave};
 
+static uint32_t round_trip_us(const struct tcp_inst *in, const struct coll_process_id *peer)
+{
+	return in->env.round_trip_us ? in->env.round_trip_us(in->env.ctx, peer) : 0;
+}
+
+/* Once in an instance. Four interfaces that all carry much are no long path. */
+static void say_long(struct tcp_inst *in, uint32_t us)
+{
+	if (coll_tcp_is_long(0, us) && !atomic_exchange(&in->said_long, true))
+		tcp_log(in, COLL_LOG_INFO,
+		        "tcp: a round trip of %.1f ms: links of %d sockets, and bbr where the system offers it",
+		        us / 1e3, TCP_LONG_SOCKETS);
+}
+
 coll_status coll_tcp_rails_open(struct tcp_inst *in, const struct coll_process_id *peer,
                                 const struct coll_tcp_address *target, struct coll_peer_link **link)
 {
 	struct way way = {.target = *target};
 	struct coll_ip met;
 
-	coll_tcp_route_find(&in->address, target, in->sockets, &way.route);
+	coll_tcp_route_find(&in->address, target, in->sockets, round_trip_us(in, peer), &way.route);
 	coll_tcp_address_order(&in->address, &way.target,
 	                       in->env.met && in->env.met(in->env.ctx, peer, &met) ? &met : NULL);
 	if (way.target.count == 0) {
 		tcp_log(in, COLL_LOG_ERROR, "[COLL-6103] tcp: the peer tells no address that other hosts can use");
 		return COLL_ERR_PEER_DEAD;
 	}
+	if (in->sockets == 0 && way.route.sockets == TCP_LONG_SOCKETS)
+		say_long(in, round_trip_us(in, peer));
 	if (way.route.paired)
 		tcp_log(in, COLL_LOG_DEBUG, "tcp: a link of %u sockets", way.route.sockets);
 	return coll_link_rails_open(&in->links, &rails_table, peer, way.route.sockets, &way, link);
@@ -217,7 +233,8 @@ static void try_unused(struct tcp_link *const *rail, unsigned count)
 	unsigned i = 0;
 
 	pthread_mutex_lock(&r->base.lock);
-	coll_tcp_route_find(&r->inst->address, &r->target, r->inst->sockets, &route);
+	coll_tcp_route_find(&r->inst->address, &r->target, r->inst->sockets, round_trip_us(r->inst, &r->base.peer),
+	                    &route);
 	for (unsigned k = 0; route.paired && i < route.sockets && k < count;)
 		if (coll_tcp_candidate_same_ip(&route.pair[i].here, &rail[k]->source))
 			i++, k = 0;

@@ -131,6 +131,37 @@ static void pass(struct pair *p, const struct lane *l, uint64_t n)
 	CHECK(p->s[1].t->done(l->rx) == COLL_OK);
 }
 
+static uint32_t far_away(void *ctx, const struct coll_process_id *peer)
+{
+	return 40000;
+}
+
+/* As both ends find it, and as the communicator counts its rails. */
+TEST(rails, a_long_path_has_four)
+{
+	struct pair p = {.s = {{.sockets = "auto"}, {.sockets = "auto"}}};
+	struct coll_transport_path path = {.round_trip_us = 40000};
+	char address[2][400];
+	size_t len[2];
+
+	for (int i = 0; i < 2; i++) {
+		REQUIRE(station_open(&p.s[i], 1 + (uint64_t)i) == COLL_OK);
+		p.s[i].in->env.round_trip_us = far_away;
+		REQUIRE(p.s[i].t->address(p.s[i].in, address[i], sizeof(address[i]), &len[i]) == COLL_OK);
+	}
+	for (int i = 0; i < 2; i++)
+		open_link(&p, i);
+	CHECK(both_up(&p));
+	for (int i = 0; i < 2; i++)
+		CHECK(p.link[i]->base.rails == TCP_LONG_SOCKETS, "%u", p.link[i]->base.rails);
+	p.s[0].t->path(p.s[0].in, address[0], len[0], address[1], len[1], &path);
+	CHECK(path.rails == TCP_LONG_SOCKETS, "%u", path.rails);
+	path.round_trip_us = 40;
+	p.s[0].t->path(p.s[0].in, address[0], len[0], address[1], len[1], &path);
+	CHECK(path.rails == 1, "%u", path.rails);
+	pair_close(&p);
+}
+
 TEST(rails, windows_are_spread_over_the_sockets)
 {
 	struct pair p;

@@ -337,11 +337,13 @@ static void tcp_path(void *inst, const void *a, size_t a_bytes, const void *b, s
 	struct coll_tcp_address x, y;
 	struct coll_tcp_route route;
 
+	const uint32_t round_trip_us = path->round_trip_us;
+
 	*path = (struct coll_transport_path){.rails = 1};
 	if (!coll_tcp_address_decode(&x, a, a_bytes) || !coll_tcp_address_decode(&y, b, b_bytes))
 		return;
 	coll_tcp_address_names(&x, &in->address);
-	coll_tcp_route_find(&x, &y, in->sockets, &route);
+	coll_tcp_route_find(&x, &y, in->sockets, round_trip_us, &route);
 	coll_tcp_route_path(&route, path);
 }
 

@@ -37,6 +37,7 @@ enum {
 	TCP_ACCEPTS_PER_CALL = 64,      /* bound of one service() */
 	TCP_CANDIDATES_MAX = 66,        /* addresses one process announces */
 	TCP_RAILS_MAX = 8,              /* sockets of one link */
+	TCP_LONG_SOCKETS = 4,           /* of one over a long path, unless the user says */
 	TCP_CHANNELS_MAX = 1 << 16,     /* per link and direction */
 	TCP_STAGE_BYTES = 16 * 1024,    /* heads and small payloads are read through this */
 	TCP_LARGE_BYTES = 8 * 1024 + 1, /* payloads above are not worth staging */
@@ -295,7 +296,8 @@ struct tcp_inst {
 	char system_control[TCP_CONTROL_NAME]; /* what a new socket has */
 	uint64_t timeout_ns;
 	uint64_t unreachable_ns; /* for so long a host may be out of reach */
-	unsigned sockets;        /* of a link; 0: by the interfaces */
+	unsigned sockets;        /* of a link; 0: by the interfaces and the round trip */
+	atomic_bool said_long;   /* that there are long paths */
 	int buffer_bytes;        /* 0: the kernel's own */
 	enum { TCP_CHECK_NONE, TCP_CHECK_LINKS, TCP_CHECK_ALL } check;
 	uint32_t place; /* equal where payloads need no check, unless all do */
