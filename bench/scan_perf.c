@@ -26,7 +26,7 @@ int main(int argc, char **argv)
 	        .program = "scan_perf",
 	        .kind = "scan",
 	        .reduces = true,
-	        .prefix = true,
+	        .prefix = PERF_UP_TO_OWN,
 	        .in_place = true,
 	        .bus_factor = perf_bus_one,
 	        .extent = extent,

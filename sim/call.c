@@ -71,6 +71,7 @@ static size_t out_elems(const struct sim_call *c, int rank)
 {
 	switch (c->kind) {
 	case COLL_KIND_REDUCE: return rank == c->root ? c->count : 0;
+	case COLL_KIND_EXCLUSIVE_SCAN: return rank > 0 ? c->count : 0;
 	case COLL_KIND_ALL_GATHER: return block_at(c, c->size);
 	case COLL_KIND_GATHER: return rank == c->root ? block_at(c, c->size) : 0;
 	case COLL_KIND_REDUCE_SCATTER:
@@ -283,6 +284,7 @@ static void expect(const struct sim_call *c, char *const *ins, int rank, char *o
 	case COLL_KIND_REDUCE: reduce_into(c, ins, n - 1, 0, out_elems(c, rank), out); break;
 	case COLL_KIND_REDUCE_SCATTER: reduce_into(c, ins, n - 1, block_at(c, rank), block_count(c, rank), out); break;
 	case COLL_KIND_SCAN: reduce_into(c, ins, rank, 0, c->count, out); break;
+	case COLL_KIND_EXCLUSIVE_SCAN: reduce_into(c, ins, rank - 1, 0, out_elems(c, rank), out); break;
 	case COLL_KIND_BROADCAST: memcpy(out, ins[c->root], c->count * elem_bytes); break;
 	case COLL_KIND_SCATTER:
 		memcpy(out, ins[c->root] + block_at(c, rank) * elem_bytes, block_count(c, rank) * elem_bytes);

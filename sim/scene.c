@@ -122,6 +122,9 @@ static void choose_type(struct sim_scene *sc, struct sim_operation *op)
 		op->call.type = choices[i].type;
 		op->call.op = choices[i].op;
 	}
+	/* The interface refuses it. */
+	if (op->call.op == COLL_AVG && !coll_plan_kind_averages(op->algo->kind))
+		op->call.op = COLL_SUM;
 	if (op->algo->flags & COLL_ALGO_ORDERED && sim_chance(sc, 40)) {
 		op->call.type = COLL_U64;
 		op->call.op = COLL_OP_USER;

@@ -9,7 +9,7 @@ cd "$(dirname "$0")/.."
 quick=0
 [ "${1:-}" = --quick ] && { quick=1; shift; }
 build=$(realpath "${1:-build/release}")
-programs="allreduce_perf all_gather_perf reduce_scatter_perf broadcast_perf reduce_perf all_to_all_perf all_to_allv_perf scan_perf gather_perf scatter_perf sendrecv_perf barrier_perf"
+programs="allreduce_perf all_gather_perf reduce_scatter_perf broadcast_perf reduce_perf all_to_all_perf all_to_allv_perf scan_perf exclusive_scan_perf gather_perf scatter_perf sendrecv_perf barrier_perf"
 sum_a="-b 4 -e 16M -f 8 -n 2 -w 1"
 all_b="-b 0 -e 64K -f 7 -d all -o all -n 1 -w 0"
 ranks_a="1 2 3 4 5 6 7 8 9 16" ranks_b="1 2 3 5 8 16"

@@ -88,8 +88,9 @@ static void print_layout(const coll_comm *comm)
 
 static void print_choices(coll_comm *comm)
 {
-	static const char *const kinds[] = {"all_reduce", "reduce", "broadcast", "all_gather", "reduce_scatter",
-	                                    "all_to_all", "gather", "scatter",   "scan",       "barrier"};
+	static const char *const kinds[] = {"all_reduce",     "reduce",         "broadcast", "all_gather",
+	                                    "reduce_scatter", "all_to_all",     "gather",    "scatter",
+	                                    "scan",           "exclusive_scan", "barrier"};
 	char text[1600];
 
 	printf("choices (f32; a forced one with COLL_ALGO)\n");

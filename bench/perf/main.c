@@ -348,12 +348,21 @@ static coll_status run_sizes(struct session *s, struct perf_data *data, coll_dty
 	return status;
 }
 
+/* How many ranks a rank's result comes from; at least 1, though nothing is checked at rank 0 of an exclusive scan. */
+static int ranks_of(const struct session *s)
+{
+	switch (s->what->prefix) {
+	case PERF_UP_TO_OWN: return s->rank + 1;
+	case PERF_BEFORE_OWN: return s->rank > 0 ? s->rank : 1;
+	default: return s->size;
+	}
+}
+
 static coll_status run_roots(struct session *s, coll_dtype type, int op)
 {
 	const bool all = s->what->rooted && s->args.root == PERF_ALL;
 	const int first = all || !s->what->rooted ? 0 : s->args.root, last = all ? s->size - 1 : first;
-	struct perf_data *data =
-	        perf_data_create(type, op, s->size, s->what->prefix ? s->rank + 1 : s->size, s->args.check_all);
+	struct perf_data *data = perf_data_create(type, op, s->size, ranks_of(s), s->args.check_all);
 	coll_status status = data ? COLL_OK : COLL_ERR_MEMORY;
 
 	for (int root = first; root <= last && status == COLL_OK; root++)

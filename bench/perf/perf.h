@@ -83,6 +83,9 @@ struct perf_segment {
 	size_t first;
 };
 
+/* Whose inputs a rank's result has. */
+enum perf_prefix { PERF_OF_ALL, PERF_UP_TO_OWN, PERF_BEFORE_OWN };
+
 struct perf_collective {
 	const char *program; /* "allreduce_perf" */
 	const char *kind;    /* "all_reduce" */
@@ -90,8 +93,8 @@ struct perf_collective {
 	bool rooted;
 	bool blocks;   /* the size column covers one block per rank */
 	bool in_place; /* has an in-place form */
-	bool prefix;   /* reduces the ranks up to the own one */
 	bool no_data;  /* barrier */
+	enum perf_prefix prefix;
 	/* busbw / algbw for n ranks. */
 	double (*bus_factor)(int n);
 	/* Elements of input and output on this rank; 0: not used. */

@@ -155,7 +155,7 @@ enum {
 	COLL_OP_COUNT = 11,
 	/* Of pairs: the least or greatest value, and its index. Of equal values the lowest index, as in MPI; zeros of
 	 * both signs are equal. A NaN wins, of several the one with the lowest index. Padding of the result is 0; where
-	 * nothing was combined (one rank, rank 0 of a scan) it is that of the input. */
+	 * nothing was combined (one rank, rank 0 of a scan, rank 1 of an exclusive one) it is that of the input. */
 	COLL_MINLOC = COLL_MIN,
 	COLL_MAXLOC = COLL_MAX
 };
@@ -486,6 +486,11 @@ COLL_API coll_status coll_scatter(const void *in, void *out, size_t count, coll_
  * is COLL_ERR_ARGUMENT. */
 COLL_API coll_status coll_scan(const void *in, void *out, size_t count, coll_dtype type, coll_op op, coll_comm *comm,
                                coll_stream *stream);
+/* The same without this rank's own: out of rank r = in of rank 0 op ... op in of rank r - 1. Rank 0 has no such
+ * elements: its out is not written and may be NULL, so it keeps what the caller put there, such as 0 (as MPI_Exscan
+ * does it). */
+COLL_API coll_status coll_exclusive_scan(const void *in, void *out, size_t count, coll_dtype type, coll_op op,
+                                         coll_comm *comm, coll_stream *stream);
 /* Complete when all ranks have made the call. */
 COLL_API coll_status coll_barrier(coll_comm *comm, coll_stream *stream);
 
@@ -710,7 +715,8 @@ typedef enum coll_collective {
 	COLL_GATHER = 6,
 	COLL_SCATTER = 7,
 	COLL_SCAN = 8,
-	COLL_BARRIER = 9
+	COLL_BARRIER = 9,
+	COLL_EXCLUSIVE_SCAN = 10
 } coll_collective;
 
 /* The call to prepare: its kind and arguments. Initialise it with

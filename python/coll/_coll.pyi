@@ -256,6 +256,13 @@ class Comm:
     @overload
     def scan(self, x: _Array, op: _Name | Op = "sum", *, out: Any = None, stream: _Stream) -> _Work: ...
     @overload
+    def exclusive_scan(self, x: _Array, op: _Name | Op = "sum", *, out: _T, stream: None = None) -> _T | None:
+        """The reduction over the ranks before this one: an array like x. Rank 0 has none: None, and out stays."""
+    @overload
+    def exclusive_scan(self, x: _T, op: _Name | Op = "sum", *, out: None = None, stream: None = None) -> _T | None: ...
+    @overload
+    def exclusive_scan(self, x: _Array, op: _Name | Op = "sum", *, out: Any = None, stream: _Stream) -> _Work: ...
+    @overload
     def barrier(self, *, stream: None = None) -> None:
         """Returns when all ranks have called it."""
     @overload

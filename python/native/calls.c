@@ -35,6 +35,7 @@ const struct method coll_py_methods[CALL_COUNT] = {
         [CALL_GATHER] = {"gather", 1, 2, 5, {ARG_X, ARG_ROOT, ARG_OUT, ARG_COUNTS, ARG_STREAM}},
         [CALL_SCATTER] = {"scatter", 1, 2, 5, {ARG_X, ARG_ROOT, ARG_OUT, ARG_COUNTS, ARG_STREAM}},
         [CALL_SCAN] = {"scan", 1, 2, 4, {ARG_X, ARG_OP, ARG_OUT, ARG_STREAM}},
+        [CALL_EXCLUSIVE_SCAN] = {"exclusive_scan", 1, 2, 4, {ARG_X, ARG_OP, ARG_OUT, ARG_STREAM}},
         [CALL_BARRIER] = {"barrier", 0, 0, 1, {ARG_STREAM}},
         [CALL_SEND] = {"send", 2, 2, 4, {ARG_X, ARG_PEER, ARG_TAG, ARG_STREAM}},
         [CALL_RECV] = {"recv", 2, 2, 4, {ARG_X, ARG_PEER, ARG_TAG, ARG_STREAM}},
@@ -168,6 +169,7 @@ METHOD(all_to_all, CALL_ALL_TO_ALL)
 METHOD(gather, CALL_GATHER)
 METHOD(scatter, CALL_SCATTER)
 METHOD(scan, CALL_SCAN)
+METHOD(exclusive_scan, CALL_EXCLUSIVE_SCAN)
 METHOD(barrier, CALL_BARRIER)
 METHOD(send, CALL_SEND)
 METHOD(recv, CALL_RECV)
@@ -179,6 +181,6 @@ METHOD(send_recv, CALL_SEND_RECV)
 	}
 const PyMethodDef coll_py_call_methods[CALL_COUNT] = {
         ROW(all_reduce), ROW(reduce), ROW(broadcast), ROW(all_gather), ROW(reduce_scatter),
-        ROW(all_to_all), ROW(gather), ROW(scatter),   ROW(scan),       ROW(barrier),
-        ROW(send),       ROW(recv),   ROW(send_recv),
+        ROW(all_to_all), ROW(gather), ROW(scatter),   ROW(scan),       ROW(exclusive_scan),
+        ROW(barrier),    ROW(send),   ROW(recv),      ROW(send_recv),
 };

@@ -18,7 +18,7 @@ struct operation {
 
 static enum call_kind kind_of(PyObject *name)
 {
-	for (int i = 0; i <= CALL_BARRIER; i++)
+	for (int i = 0; i <= CALL_EXCLUSIVE_SCAN; i++)
 		if (PyUnicode_Check(name) && PyUnicode_CompareWithASCIIString(name, coll_py_methods[i].name) == 0)
 			return (enum call_kind)i;
 	return CALL_COUNT;

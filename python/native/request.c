@@ -205,6 +205,8 @@ static int make_vector(struct request *r, PyObject *const *values)
 	r->count = r->in.items * per(&r->in);
 	if (r->kind == CALL_REDUCE && r->root != r->comm->rank)
 		return 0;
+	if (r->kind == CALL_EXCLUSIVE_SCAN && r->comm->rank == 0)
+		return 0;
 	if (values[ARG_OUT] == r->in.owner)
 		return in_place(r);
 	return take_out(r, values[ARG_OUT], make_shape(&r->in, SIZE_MAX, 0), r->count);
@@ -399,7 +401,8 @@ static int make(struct request *r, PyObject *const *values)
 	switch (r->kind) {
 	case CALL_ALL_REDUCE:
 	case CALL_REDUCE:
-	case CALL_SCAN: return make_vector(r, values);
+	case CALL_SCAN:
+	case CALL_EXCLUSIVE_SCAN: return make_vector(r, values);
 	case CALL_BROADCAST: return make_broadcast(r, values);
 	case CALL_ALL_GATHER:
 	case CALL_GATHER: return make_gather(r, values);

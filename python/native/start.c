@@ -38,6 +38,7 @@ coll_status coll_py_request_start(const struct request *r, coll_stream *s)
 	case CALL_GATHER: return coll_gather(in, out, r->count, r->type, r->root, c, s);
 	case CALL_SCATTER: return coll_scatter(in, out, r->count, r->type, r->root, c, s);
 	case CALL_SCAN: return coll_scan(in, out, r->count, r->type, r->op, c, s);
+	case CALL_EXCLUSIVE_SCAN: return coll_exclusive_scan(in, out, r->count, r->type, r->op, c, s);
 	case CALL_BARRIER: return coll_barrier(c, s);
 	case CALL_SEND: return coll_send(in, r->count, r->type, r->root, c, s);
 	case CALL_RECV: return coll_recv(out, r->count, r->type, r->root, c, s);
@@ -46,7 +47,8 @@ coll_status coll_py_request_start(const struct request *r, coll_stream *s)
 	}
 }
 
-_Static_assert((int)CALL_ALL_REDUCE == COLL_ALL_REDUCE && (int)CALL_BARRIER == COLL_BARRIER, "kinds go by number");
+_Static_assert((int)CALL_ALL_REDUCE == COLL_ALL_REDUCE && (int)CALL_EXCLUSIVE_SCAN == COLL_EXCLUSIVE_SCAN,
+               "kinds go by number");
 
 void coll_py_request_describe(const struct request *r, coll_operation_desc *d)
 {

@@ -37,6 +37,8 @@ def test_reductions(comm):
         got = comm.reduce(mine, op, n - 1)
         equal(got.tolist() if got is not None else None, wanted if comm.rank == n - 1 else None, "reduce", op)
         equal(comm.scan(mine, op).tolist(), [fold(op, c[:comm.rank + 1]) for c in columns], "scan", op)
+        before = comm.exclusive_scan(mine, op)
+        equal(before and before.tolist(), [fold(op, c[:comm.rank]) for c in columns] if comm.rank else None, "exclusive_scan", op)
         tall = array.array("i", mine.tolist() * n)
         out = array.array("i", bytes(4 * 9))
         equal(comm.reduce_scatter(tall, op, out=out).tolist(), wanted, "reduce_scatter", op)

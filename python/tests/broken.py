@@ -24,7 +24,7 @@ HOST_HEAD = ("import numpy as np, coll\nC = coll.Communicator\n"
         "      args, words = change(self, list(args), words)\n"
         "      return old(self, *args, **words)\n"
         "    setattr(C, name, method)\n")
-REDUCING = "'all_reduce', 'reduce', 'reduce_scatter', 'scan'"
+REDUCING = "'all_reduce', 'reduce', 'reduce_scatter', 'scan', 'exclusive_scan'"
 
 
 def host_changed(names, *lines):
@@ -41,6 +41,7 @@ HOST = {f"{a} as {b}": ("reductions", host_replaced(a, b)) for a, b in (
     ("land", "lor"), ("lor", "land"), ("lxor", "lor"))}
 HOST |= {
     "scan: the reduction of all ranks": ("reductions", HOST_HEAD + "C.scan = C.all_reduce\n"),
+    "exclusive_scan: with the own part": ("reductions", HOST_HEAD + "C.exclusive_scan = lambda self, *a, **w: C.scan(self, *a, **w) if self.rank else None\n"),
     "all_reduce: the input is written": ("reductions", host_changed("'all_reduce'", "words.setdefault('out', args[0])")),
     "reduce: the next root": ("reductions", host_changed("'reduce'", "args[2] = (args[2] + 1) % self.size")),
     "reduce_scatter: blocks swapped": ("reductions", host_changed("'reduce_scatter'", "args[0] = np.roll(args[0], 1, 0)")),

@@ -65,6 +65,9 @@ def each_call(comm, dtype, shape, place, **words):
     if me == n - 1:
         yield "reduce", got, wanted
     yield "scan", comm.scan(place(parts[me]), **words), reduce_in("sum", parts[:me + 1])
+    got = comm.exclusive_scan(place(parts[me]), **words)
+    if me > 0:
+        yield "exclusive_scan", got, reduce_in("sum", parts[:me])
     yield "broadcast", comm.broadcast(place(parts[me]), n - 1, **words), parts[n - 1]
     stacked = np.stack(parts)
     yield "all_gather", comm.all_gather(place(parts[me]), **words), stacked

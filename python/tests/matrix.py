@@ -101,6 +101,12 @@ def reductions(comm, dtype, layout):
         if rank == n - 1:
             same(got, wanted, "reduce", *name)
         same(comm.scan(x, op), reference(op, parts[:rank + 1]), "scan", *name)
+        if rank > 0:
+            same(comm.exclusive_scan(x, op), reference(op, parts[:rank]), "exclusive_scan", *name)
+        else:
+            out = place(np.ones_like(wanted), layout)
+            check(comm.exclusive_scan(x, op, out=out) is None)
+            same(out, np.ones_like(wanted), "exclusive_scan, out of rank 0", *name)
         same(comm.all_reduce(x, op, out=x), wanted, "all_reduce in place", *name)
         tall = [values(dtype, shape_of(layout, n), 10 * r + 1) for r in range(n)]
         rows = shape_of(layout)[0]

@@ -79,6 +79,8 @@ const struct coll_algo coll_algos[] = {
 	ROW(SCATTER,        "binomial",      RAGGED,           ANY,    scatter_binomial),
 	ROW(SCAN,           "rdbl",          ORDERED,          ANY,    scan_rdbl),
 	ROW(SCAN,           "linear",        ORDERED,          ANY,    scan_linear),
+	ROW(EXCLUSIVE_SCAN, "rdbl",          ORDERED,          ANY,    exclusivescan_rdbl),
+	ROW(EXCLUSIVE_SCAN, "linear",        ORDERED,          ANY,    exclusivescan_linear),
 	ROW(BARRIER,        "dissemination", 0,                ANY,    barrier_dissemination),
 	LAYOUT(BARRIER,     "leaders",       SHORT,            ANY,    barrier_leaders),
 };

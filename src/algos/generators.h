@@ -45,6 +45,8 @@ COLL_GENERATOR(scatter_binomial);
 COLL_GENERATOR(scatter_direct);
 COLL_GENERATOR(scan_rdbl);
 COLL_GENERATOR(scan_linear);
+COLL_GENERATOR(exclusivescan_rdbl);
+COLL_GENERATOR(exclusivescan_linear);
 COLL_GENERATOR(barrier_dissemination);
 
 #undef COLL_GENERATOR

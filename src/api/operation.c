@@ -20,7 +20,8 @@ static_assert((int)COLL_ALL_REDUCE == (int)COLL_KIND_ALL_REDUCE && (int)COLL_BAR
                       (int)COLL_ALL_GATHER == (int)COLL_KIND_ALL_GATHER &&
                       (int)COLL_REDUCE_SCATTER == (int)COLL_KIND_REDUCE_SCATTER &&
                       (int)COLL_ALL_TO_ALL == (int)COLL_KIND_ALL_TO_ALL && (int)COLL_GATHER == (int)COLL_KIND_GATHER &&
-                      (int)COLL_SCATTER == (int)COLL_KIND_SCATTER && (int)COLL_SCAN == (int)COLL_KIND_SCAN,
+                      (int)COLL_SCATTER == (int)COLL_KIND_SCATTER && (int)COLL_SCAN == (int)COLL_KIND_SCAN &&
+                      (int)COLL_EXCLUSIVE_SCAN == (int)COLL_KIND_EXCLUSIVE_SCAN,
               "the public kinds are the internal ones");
 
 /* Make the call of a description, with the checks of its entry point. */
@@ -57,6 +58,8 @@ static coll_status make(const coll_operation_desc *d, coll_comm *comm, char toke
 			                          d->root, comm, NULL, call, own);
 		return coll_make_scatter(d->in, d->out, d->count, d->type, d->root, comm, NULL, call);
 	case COLL_SCAN: return coll_make_scan(d->in, d->out, d->count, d->type, d->op, comm, NULL, call);
+	case COLL_EXCLUSIVE_SCAN:
+		return coll_make_exclusive_scan(d->in, d->out, d->count, d->type, d->op, comm, NULL, call);
 	case COLL_BARRIER: return coll_make_barrier(token, comm, NULL, call);
 	default:
 		return coll_comm_refuse(comm, "operation_prepare", COLL_ERR_ARGUMENT, "%d is not a coll_collective",

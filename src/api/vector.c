@@ -69,20 +69,41 @@ coll_status coll_all_reduce(const void *in, void *out, size_t count, coll_dtype 
 	return all_reduce(in, out, count, type, op, comm, stream);
 }
 
+/* out is not used where has_out is false. */
+static coll_status make_scan(enum coll_kind kind, const void *in, void *out, bool has_out, size_t count,
+                             coll_dtype type, coll_op op, coll_comm *comm, coll_stream *stream, struct coll_call *call)
+{
+	const char *name = coll_plan_kind_name(kind);
+	coll_status st = check_vector(comm, name, in, true, out, has_out, count, type, stream);
+
+	if (st == COLL_OK)
+		st = coll_check_op(comm, name, op, type);
+	if (st == COLL_OK && op == COLL_AVG)
+		st = coll_comm_refuse(comm, name, COLL_ERR_ARGUMENT, "the average of a prefix is not defined");
+	if (st != COLL_OK)
+		return st;
+	*call = coll_api_call(kind, in, has_out ? out : NULL, count, type, stream);
+	call->op = op;
+	return COLL_OK;
+}
+
 coll_status coll_make_scan(const void *in, void *out, size_t count, coll_dtype type, coll_op op, coll_comm *comm,
                            coll_stream *stream, struct coll_call *call)
 {
-	coll_status st = check_vector(comm, "scan", in, true, out, true, count, type, stream);
+	return make_scan(COLL_KIND_SCAN, in, out, true, count, type, op, comm, stream, call);
+}
 
-	if (st == COLL_OK)
-		st = coll_check_op(comm, "scan", op, type);
-	if (st == COLL_OK && op == COLL_AVG)
-		st = coll_comm_refuse(comm, "scan", COLL_ERR_ARGUMENT, "the average of a prefix is not defined");
-	if (st != COLL_OK)
-		return st;
-	*call = coll_api_call(COLL_KIND_SCAN, in, out, count, type, stream);
-	call->op = op;
-	return COLL_OK;
+coll_status coll_make_exclusive_scan(const void *in, void *out, size_t count, coll_dtype type, coll_op op,
+                                     coll_comm *comm, coll_stream *stream, struct coll_call *call)
+{
+	return make_scan(COLL_KIND_EXCLUSIVE_SCAN, in, out, comm && comm->rank > 0, count, type, op, comm, stream,
+	                 call);
+}
+
+coll_status coll_exclusive_scan(const void *in, void *out, size_t count, coll_dtype type, coll_op op, coll_comm *comm,
+                                coll_stream *stream)
+{
+	COLL_API_CALL(coll_make_exclusive_scan(in, out, count, type, op, comm, stream, &call));
 }
 
 coll_status coll_scan(const void *in, void *out, size_t count, coll_dtype type, coll_op op, coll_comm *comm,

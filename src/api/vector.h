@@ -9,6 +9,8 @@
 
 coll_status coll_make_all_reduce(const void *in, void *out, size_t count, coll_dtype type, coll_op op, coll_comm *comm,
                                  coll_stream *stream, struct coll_call *call);
+coll_status coll_make_exclusive_scan(const void *in, void *out, size_t count, coll_dtype type, coll_op op,
+                                     coll_comm *comm, coll_stream *stream, struct coll_call *call);
 coll_status coll_make_scan(const void *in, void *out, size_t count, coll_dtype type, coll_op op, coll_comm *comm,
                            coll_stream *stream, struct coll_call *call);
 coll_status coll_make_reduce(const void *in, void *out, size_t count, coll_dtype type, coll_op op, int root,

@@ -81,7 +81,8 @@ void coll_build_copy(struct coll_builder *b, struct coll_at src, struct coll_at 
 void coll_build_send_aside(struct coll_builder *b, int peer, uint32_t c, uint32_t k);
 
 /* dst = scratch first_scratch + 0 .. ninputs-1 at chunk, with `in` spliced in
- * before position splice (-1: not at all), combined left to right. Each input holds as many contributions. */
+ * before position splice (-1: not at all), combined left to right. Each input holds as many contributions, unless the
+ * kind has no average. */
 void coll_build_reduce(struct coll_builder *b, uint32_t first_scratch, uint32_t ninputs, int splice, uint32_t chunk,
                        struct coll_at dst, bool final);
 

@@ -10,10 +10,10 @@
 
 static const char *const kind_names[] = {
         "all_reduce", "reduce",  "broadcast", "all_gather", "reduce_scatter", "all_to_all",
-        "gather",     "scatter", "scan",      "barrier",    "send_recv",
+        "gather",     "scatter", "scan",      "barrier",    "exclusive_scan", "send_recv",
 };
 static_assert(sizeof(kind_names) / sizeof(kind_names[0]) == COLL_KIND_COUNT, "a name for every kind");
-static_assert(COLL_KIND_SCAN == 8, "names stand in the order of the enum");
+static_assert(COLL_KIND_EXCLUSIVE_SCAN == 10, "names stand in the order of the enum");
 
 const char *coll_plan_kind_name(enum coll_kind kind)
 {

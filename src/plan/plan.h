@@ -43,6 +43,7 @@ enum coll_kind {
 	COLL_KIND_SCATTER,
 	COLL_KIND_SCAN,
 	COLL_KIND_BARRIER,
+	COLL_KIND_EXCLUSIVE_SCAN,
 	COLL_KIND_SEND_RECV, /* pairs; no generator */
 	COLL_KIND_COUNT
 };
@@ -65,7 +66,13 @@ static inline bool coll_plan_kind_is_block(enum coll_kind kind)
 static inline bool coll_plan_kind_reduces(enum coll_kind kind)
 {
 	return kind == COLL_KIND_ALL_REDUCE || kind == COLL_KIND_REDUCE || kind == COLL_KIND_REDUCE_SCATTER ||
-	       kind == COLL_KIND_SCAN;
+	       kind == COLL_KIND_SCAN || kind == COLL_KIND_EXCLUSIVE_SCAN;
+}
+
+/* Whether the interface accepts AVG. Without it the operands of a REDUCE need not hold as many contributions. */
+static inline bool coll_plan_kind_averages(enum coll_kind kind)
+{
+	return coll_plan_kind_reduces(kind) && kind != COLL_KIND_SCAN && kind != COLL_KIND_EXCLUSIVE_SCAN;
 }
 
 /* What a generator reads: agreed facts only. */

@@ -226,7 +226,7 @@ static uint32_t reduce_list(struct coll_flow *f, const struct coll_step *s, uint
 		check_classes(f, length_class(f, f->rank, buf, chunk), length_class(f, f->rank, s->dst, s->dst_chunk),
 		              0);
 		first = i == 0 ? x.count : first;
-		if (x.count != first)
+		if (x.count != first && coll_plan_kind_averages(f->kind))
 			fail(f, "weighs %u and %u contributions alike", first, x.count);
 		if (i == 0)
 			sum = x;
@@ -410,7 +410,7 @@ static const struct coll_expression *expect_sum(struct coll_flow *f, int rank, u
 		what = "lacks contributions, or has some twice";
 	else if (!x->posted)
 		what = "is never post-scaled (no step is final)";
-	else if (f->opt.ordered && (x->low != 0 || x->high != (f->kind == COLL_KIND_SCAN ? rank : f->size - 1)))
+	else if (f->opt.ordered && (x->low != 0 || x->high != coll_value_last(&f->values, rank)))
 		what = "is not in rank order";
 	if (what) {
 		f->values.status = COLL_ERR_INTERNAL;
@@ -442,7 +442,8 @@ static void check_rank(struct coll_flow *f, int rank)
 			expect_sum(f, rank, c);
 		break;
 	case COLL_KIND_SCAN:
-		for (uint32_t c = 0; c < f->chunks; c++)
+	case COLL_KIND_EXCLUSIVE_SCAN:
+		for (uint32_t c = 0; coll_value_last(&f->values, rank) >= 0 && c < f->chunks; c++)
 			expect_sum(f, rank, c);
 		break;
 	case COLL_KIND_REDUCE_SCATTER: expect_sum(f, rank, r); break;

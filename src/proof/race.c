@@ -71,7 +71,8 @@ static bool has_in(const struct coll_plan *p, uint32_t c)
 	case COLL_KIND_REDUCE:
 	case COLL_KIND_REDUCE_SCATTER:
 	case COLL_KIND_ALL_TO_ALL:
-	case COLL_KIND_SCAN: return true;
+	case COLL_KIND_SCAN:
+	case COLL_KIND_EXCLUSIVE_SCAN: return true;
 	case COLL_KIND_BROADCAST:
 	case COLL_KIND_SCATTER: return p->rank == p->root;
 	case COLL_KIND_ALL_GATHER:
@@ -90,6 +91,7 @@ static bool has_out(const struct coll_plan *p, uint32_t c)
 	case COLL_KIND_ALL_GATHER:
 	case COLL_KIND_ALL_TO_ALL:
 	case COLL_KIND_SCAN: return true;
+	case COLL_KIND_EXCLUSIVE_SCAN: return p->rank > 0;
 	case COLL_KIND_REDUCE:
 	case COLL_KIND_GATHER: return p->rank == p->root;
 	case COLL_KIND_REDUCE_SCATTER:

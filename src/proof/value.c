@@ -25,7 +25,7 @@ coll_status coll_values_init(struct coll_values *v, enum coll_kind kind, int siz
 {
 	struct coll_rng rng = {0x636f6c6cu};
 
-	*v = (struct coll_values){.size = size, .chunks = chunks, .ordered = ordered, .scan = kind == COLL_KIND_SCAN};
+	*v = (struct coll_values){.size = size, .chunks = chunks, .ordered = ordered, .kind = kind};
 	if ((uint64_t)size * chunks >= COLL_VALUE_SCALED)
 		return COLL_ERR_UNSUPPORTED;
 	v->random = malloc((size_t)size * sizeof(*v->random));
@@ -126,15 +126,25 @@ bool coll_value_combine(struct coll_values *v, struct coll_expression *left, con
 	return !v->status;
 }
 
+int coll_value_last(const struct coll_values *v, int rank)
+{
+	switch (v->kind) {
+	case COLL_KIND_SCAN: return rank;
+	case COLL_KIND_EXCLUSIVE_SCAN: return rank - 1;
+	default: return v->size - 1;
+	}
+}
+
 bool coll_value_is_complete(const struct coll_values *v, int rank, const struct coll_expression *x)
 {
+	const int last = coll_value_last(v, rank);
 	uint64_t sum[2] = {0, 0};
 
-	if (!v->scan)
-		return x->count == (uint32_t)v->size && x->set[0] == v->full[0] && x->set[1] == v->full[1];
-	if (x->count != (uint32_t)rank + 1)
+	if (x->count != (uint32_t)last + 1)
 		return false;
-	for (int r = 0; r <= rank; r++) {
+	if (last == v->size - 1)
+		return x->set[0] == v->full[0] && x->set[1] == v->full[1];
+	for (int r = 0; r <= last; r++) {
 		sum[0] += v->random[r][0];
 		sum[1] += v->random[r][1];
 	}

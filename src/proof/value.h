@@ -30,7 +30,7 @@ struct coll_values {
 	int size;
 	uint32_t chunks;
 	bool ordered; /* operands must be in rank order */
-	bool scan;    /* complete means: ranks 0 .. own */
+	enum coll_kind kind;
 	struct coll_expression *list;
 	size_t count, capacity;
 	uint64_t (*random)[2]; /* per rank */
@@ -57,6 +57,8 @@ uint32_t coll_value_scale(struct coll_values *v, int rank, uint32_t value);
  * the order of its inputs; two operands alone may be swapped without changing a bit. */
 bool coll_value_combine(struct coll_values *v, struct coll_expression *left, const struct coll_expression *right,
                         bool list);
+/* The last rank that contributes to the result of rank; they begin at rank 0. */
+int coll_value_last(const struct coll_values *v, int rank);
 /* Whether x has every contribution to the result of rank. */
 bool coll_value_is_complete(const struct coll_values *v, int rank, const struct coll_expression *x);
 /* Post-scale on rank: x must be complete, and is so for the first time. */

@@ -282,7 +282,7 @@ static bool may_link_root(const struct coll_select_facts *f, const struct coll_s
 /* Kinds that have rows through leaders. */
 static bool has_leaders(enum coll_kind kind)
 {
-	return !coll_plan_kind_is_block(kind) && kind != COLL_KIND_SCAN;
+	return !coll_plan_kind_is_block(kind) && kind != COLL_KIND_SCAN && kind != COLL_KIND_EXCLUSIVE_SCAN;
 }
 
 /* Whether no row that is not may beat it, whatever its price. */

@@ -46,6 +46,7 @@ enum what {
 	GATHER,
 	SCATTER,
 	SCAN,
+	EXCLUSIVE_SCAN,
 	BARRIER,
 	ALL_GATHERV,
 	REDUCE_SCATTERV,
@@ -57,10 +58,10 @@ enum what {
 	PERSISTENT,
 	WHATS
 };
-static const char *const names[] = {"all_reduce",  "reduce",          "broadcast",   "all_gather", "reduce_scatter",
-                                    "all_to_all",  "gather",          "scatter",     "scan",       "barrier",
-                                    "all_gatherv", "reduce_scatterv", "all_to_allv", "gatherv",    "scatterv",
-                                    "send_recv",   "group of pairs",  "persistent"};
+static const char *const names[] = {"all_reduce", "reduce",      "broadcast",       "all_gather",  "reduce_scatter",
+                                    "all_to_all", "gather",      "scatter",         "scan",        "exclusive_scan",
+                                    "barrier",    "all_gatherv", "reduce_scatterv", "all_to_allv", "gatherv",
+                                    "scatterv",   "send_recv",   "group of pairs",  "persistent"};
 
 /* A call, the same on all ranks. */
 struct call {
@@ -114,7 +115,7 @@ static struct call script(uint64_t *state, int size)
 	c.count = counts[pick(state, 8)];
 	if (c.count > most)
 		c.count = most;
-	if (c.what == SCAN && c.op == COLL_AVG)
+	if ((c.what == SCAN || c.what == EXCLUSIVE_SCAN) && c.op == COLL_AVG)
 		c.op = COLL_SUM;
 	for (int i = 0; i < size; i++)
 		for (int j = 0; j < size; j++)
@@ -159,6 +160,7 @@ static void extents(const struct call *c, const struct rank *r, size_t *in, size
 	switch (c->what) {
 	case REDUCE: *out = root ? n : 0; break;
 	case BROADCAST: *in = root ? n : 0; break;
+	case EXCLUSIVE_SCAN: *out = r->rank > 0 ? n : 0; break;
 	case ALL_GATHER: *out = n * s; break;
 	case REDUCE_SCATTER: *in = n * s; break;
 	case ALL_TO_ALL: *in = *out = n * s; break;
@@ -233,6 +235,7 @@ static coll_status run_on(coll_comm *m, const struct call *c, struct rank *r, co
 	case GATHER: return coll_gather(in, out, c->count, c->type, c->root, m, stream);
 	case SCATTER: return coll_scatter(in, out, c->count, c->type, c->root, m, stream);
 	case SCAN: return coll_scan(in, out, c->count, c->type, c->op, m, stream);
+	case EXCLUSIVE_SCAN: return coll_exclusive_scan(in, out, c->count, c->type, c->op, m, stream);
 	case BARRIER: return coll_barrier(m, stream);
 	case ALL_GATHERV: return coll_all_gatherv(in, out, c->matrix[0], NULL, c->type, m, stream);
 	case REDUCE_SCATTERV: return coll_reduce_scatterv(in, out, c->matrix[0], NULL, c->type, c->op, m, stream);

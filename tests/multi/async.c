@@ -54,7 +54,7 @@ TEST_OF_RANKS(async, every_kind, 1, RANKS_MAX)
 	enum { N = 37 };
 	const int size = coll_comm_size(comm), next = (rank + 1) % size, prev = (rank + size - 1) % size;
 	int in[RANKS_MAX * N], gathered[RANKS_MAX * N], sum[N], from[N], part[N], moved[RANKS_MAX * N], got[N] = {0};
-	int scattered[N], ragged[RANKS_MAX * N], scanned[N], reduced[N];
+	int scattered[N], ragged[RANKS_MAX * N], scanned[N], before[N] = {0}, reduced[N];
 	size_t counts[RANKS_MAX], span = 0;
 	coll_stream *s;
 
@@ -68,6 +68,7 @@ TEST_OF_RANKS(async, every_kind, 1, RANKS_MAX)
 	OK(comm, coll_all_to_all(in, moved, N, COLL_I32, comm, s));
 	OK(comm, coll_scatter(in, scattered, N, COLL_I32, 0, comm, s));
 	OK(comm, coll_scan(in, scanned, N, COLL_I32, COLL_SUM, comm, s));
+	OK(comm, coll_exclusive_scan(in, before, N, COLL_I32, COLL_SUM, comm, s));
 	OK(comm, coll_barrier(comm, s));
 	OK(comm, coll_send_recv(in, N, next, got, N, prev, COLL_I32, comm, s));
 	for (int r = 0; r < size; r++) {
@@ -85,6 +86,7 @@ TEST_OF_RANKS(async, every_kind, 1, RANKS_MAX)
 		CHECK(got[i] == prev + i);
 		CHECK(scattered[i] == rank * N + i);
 		CHECK(scanned[i] == (rank + 1) * i + triangle(rank + 1));
+		CHECK(before[i] == rank * i + triangle(rank));
 		for (int r = 0; r < size; r++) {
 			CHECK(gathered[r * N + i] == r + i);
 			CHECK(moved[r * N + i] == r + rank * N + i);

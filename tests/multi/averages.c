@@ -315,7 +315,7 @@ static void each_row(void)
 	for (size_t i = 0; i < coll_algos_count; i++) {
 		const struct coll_algo *a = &coll_algos[i];
 
-		if (!coll_plan_kind_reduces(a->kind) || a->kind == COLL_KIND_SCAN || !a->cost)
+		if (!coll_plan_kind_averages(a->kind) || !a->cost)
 			continue;
 		snprintf(text, sizeof(text), "COLL_ALGO=%s:%s", coll_plan_kind_name(a->kind), a->name);
 		settings[3] = text;

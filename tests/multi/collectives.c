@@ -136,6 +136,8 @@ static void located(coll_comm *comm, int r, int n, size_t count)
 		      count);
 		OK(coll_scan(in, out, count, COLL_F64_I32, op, comm, NULL));
 		CHECK(is_pair(out, count, 0, r + 1, max), "scan of pairs, rank %d count %zu", r, count);
+		OK(coll_exclusive_scan(in, out, count, COLL_F64_I32, op, comm, NULL));
+		CHECK(r == 0 || is_pair(out, count, 0, r, max), "exclusive_scan of pairs, rank %d count %zu", r, count);
 	}
 	CHECK(coll_all_reduce(in, out, all, COLL_F64_I32, COLL_SUM, comm, NULL) == COLL_ERR_ARGUMENT &&
 	              strstr(coll_last_error(comm)->message, "operation sum is not defined on f64_i32"),
@@ -155,6 +157,12 @@ static void vectors(coll_comm *comm, int r, int n, size_t count, bool in_place)
 	fill(in, count, r);
 	OK(coll_scan(in, out, count, COLL_I32, COLL_SUM, comm, NULL));
 	CHECK(is_sum(out, count, 0, r + 1), "scan rank %d count %zu", r, count);
+	fill(in, count, r);
+	if (!in_place)
+		fill(out, count, 77);
+	OK(coll_exclusive_scan(in, out, count, COLL_I32, COLL_SUM, comm, NULL));
+	CHECK(r > 0 ? is_sum(out, count, 0, r) : is_of(out, count, 0, in_place ? 0 : 77),
+	      "exclusive_scan rank %d count %zu", r, count);
 	fill(in, count, r);
 	OK(coll_reduce(in, r == root ? out : NULL, count, COLL_I32, COLL_SUM, root, comm, NULL));
 	CHECK(r != root || is_sum(out, count, 0, n), "reduce rank %d count %zu", r, count);
@@ -388,6 +396,10 @@ static void ordered(coll_comm *comm, int r, int n, size_t count)
 	if (keeps_order(COLL_KIND_SCAN)) {
 		OK(coll_scan(in, out, count, COLL_I64, op, comm, NULL));
 		is_composed("scan", out, count, 0, r + 1, r);
+	}
+	if (keeps_order(COLL_KIND_EXCLUSIVE_SCAN)) {
+		OK(coll_exclusive_scan(in, r ? out : NULL, count, COLL_I64, op, comm, NULL));
+		is_composed("exclusive_scan", out, r ? count : 0, 0, r, r);
 	}
 	if (keeps_order(COLL_KIND_REDUCE)) {
 		OK(coll_reduce(in, r == root ? out : NULL, count, COLL_I64, op, root, comm, NULL));

@@ -77,6 +77,7 @@ const struct kase mismatch_cases[] = {
 	{"gather_scatter", MOST(OF(COLL_GATHER, 8)), ODDLY(OF(COLL_SCATTER, 8)), SAY("gather(", "scatter(")},
 	{"scatter_gather", MOST(OF(COLL_SCATTER, 8)), ODDLY(OF(COLL_GATHER, 8)), SAY("scatter(", "gather(")},
 	{"scan", MOST(OF(COLL_SCAN, 8)), ODDLY(ALL_REDUCE(8)), SAY("scan(", "all_reduce(")},
+	{"exclusive_scan", MOST(OF(COLL_EXCLUSIVE_SCAN, 8)), ODDLY(ALL_REDUCE(8)), SAY("exclusive_scan(", "all_reduce(")},
 	{"reduce_scatter", MOST(OF(COLL_REDUCE_SCATTER, 8)), ODDLY(ALL_REDUCE(8)), SAY("reduce_scatter(", "all_reduce(")},
 	{"split", MOST({.kind = SPLIT}), ODDLY(ALL_REDUCE(8)), SAY("comm_split", "all_reduce(")},
 	{"split_duplicate", MOST({.kind = SPLIT}), ODDLY({.kind = DUPLICATE}), SAY("comm_split", "comm_duplicate")},

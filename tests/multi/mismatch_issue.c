@@ -149,6 +149,7 @@ static coll_status call_it(const struct caller *c, const struct call *k, int i, 
 	case RECV: return coll_recv(p->out, k->count, k->type, root_of(c, k), c->comm, s);
 	case COLL_ALL_REDUCE: return coll_all_reduce(d.in, d.out, d.count, d.type, d.op, c->comm, s);
 	case COLL_SCAN: return coll_scan(d.in, d.out, d.count, d.type, d.op, c->comm, s);
+	case COLL_EXCLUSIVE_SCAN: return coll_exclusive_scan(d.in, d.out, d.count, d.type, d.op, c->comm, s);
 	case COLL_BARRIER: return coll_barrier(c->comm, s);
 	case COLL_BROADCAST:
 	case COLL_REDUCE:

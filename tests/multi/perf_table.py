@@ -106,10 +106,10 @@ def read_table(text, details=False):
 # ---- The programs ----
 
 FACTORS = {"allreduce_perf": lambda n: 2 * (n - 1) / n, "broadcast_perf": lambda n: 1, "reduce_perf": lambda n: 1,
-           "scan_perf": lambda n: 1, "sendrecv_perf": lambda n: 1, "barrier_perf": lambda n: 0}
+           "scan_perf": lambda n: 1, "exclusive_scan_perf": lambda n: 1, "sendrecv_perf": lambda n: 1, "barrier_perf": lambda n: 0}
 OTHERS = lambda n: (n - 1) / n  # noqa: E731: of the programs that FACTORS does not have
 ROOTED = ("broadcast_perf", "reduce_perf", "gather_perf", "scatter_perf")
-REDUCING = ("allreduce_perf", "reduce_perf", "reduce_scatter_perf", "scan_perf")
+REDUCING = ("allreduce_perf", "reduce_perf", "reduce_scatter_perf", "scan_perf", "exclusive_scan_perf")
 
 
 def run(build, program, ranks, checks, path, flags):
@@ -251,7 +251,8 @@ def main():
                 flags = f"-b 37 -e 50653 -f 37 -d {kind}".split() + (["-o", "all"] if program in REDUCING else [])
                 if program != "barrier_perf":
                     report.case(f"{program}, 2 ranks, {kind}", judge(build, folder, program, 2, 1, flags))
-        report.case("scan_perf, 3 ranks, all", judge(build, folder, "scan_perf", 3, 1, "-b 64K -e 64K -d all -o all".split()))
+        for program in ("scan_perf", "exclusive_scan_perf"):
+            report.case(f"{program}, 3 ranks, all", judge(build, folder, program, 3, 1, "-b 64K -e 64K -d all -o all".split()))
         report.case("all_to_allv_perf, 5 ranks", judge(build, folder, "all_to_allv_perf", 5, 1, sizes + ["-d", "int8"]))
         report.case("the defaults of nccl-tests", judge(build, folder, "allreduce_perf", 2, 1, sizes + "-C 0 -D 0 -G 0 -I 0 -K 0 -M 0 -S 0 -p 0 -x 0 -y 0 -z 0 -t 1".split()))
         report.case("sizes of 0", judge(build, folder, "allreduce_perf", 2, 1, "-b 0 -e 64 -f 4".split()))

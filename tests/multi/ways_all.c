@@ -18,13 +18,26 @@
 #include "coll/coll.h"
 #include "plain.h"
 
-enum { KINDS = 10, CALLS = 2, LENGTHS_MAX = 256, ROWS_MAX = 8, WRONG_MAX = 20 };
-enum kind { ALL_REDUCE, REDUCE, BROADCAST, ALL_GATHER, REDUCE_SCATTER, ALL_TO_ALL, GATHER, SCATTER, SCAN, BARRIER };
+enum { KINDS = 11, CALLS = 2, LENGTHS_MAX = 256, ROWS_MAX = 8, WRONG_MAX = 20 };
+enum kind {
+	ALL_REDUCE,
+	REDUCE,
+	BROADCAST,
+	ALL_GATHER,
+	REDUCE_SCATTER,
+	ALL_TO_ALL,
+	GATHER,
+	SCATTER,
+	SCAN,
+	EXCLUSIVE_SCAN,
+	BARRIER
+};
 /* PLAIN first would keep some calls from being tried in LIBRARY memory: see the back-off in ways.md. */
 enum memory { LIBRARY, PLAIN, IN_PLACE, MEMORIES };
 
-static const char *const kinds[KINDS] = {"all_reduce", "reduce", "broadcast", "all_gather", "reduce_scatter",
-                                         "all_to_all", "gather", "scatter",   "scan",       "barrier"};
+static const char *const kinds[KINDS] = {"all_reduce",     "reduce",         "broadcast", "all_gather",
+                                         "reduce_scatter", "all_to_all",     "gather",    "scatter",
+                                         "scan",           "exclusive_scan", "barrier"};
 static const char *const memories[MEMORIES] = {"library", "plain", "library, in place"};
 
 static coll_comm *comm;
@@ -90,6 +103,7 @@ static uint8_t expected(const struct call *c, size_t i)
 	case REDUCE_SCATTER: return sum(size, (size_t)me * c->bytes + i, c->round);
 	case ALL_TO_ALL: return value(block, (size_t)me * c->bytes + in_block, c->round);
 	case SCATTER: return value(c->root, (size_t)me * c->bytes + i, c->round);
+	case EXCLUSIVE_SCAN: return sum(me, i, c->round);
 	default: return sum(me + 1, i, c->round);
 	}
 }
@@ -109,6 +123,7 @@ static coll_status issue(const struct call *c, const void *in, void *out)
 	case GATHER: return coll_gather(in, out, c->bytes, u8, c->root, comm, NULL);
 	case SCATTER: return coll_scatter(in, out, c->bytes, u8, c->root, comm, NULL);
 	case SCAN: return coll_scan(in, out, c->bytes, u8, op, comm, NULL);
+	case EXCLUSIVE_SCAN: return coll_exclusive_scan(in, out, c->bytes, u8, op, comm, NULL);
 	default: return coll_barrier(comm, NULL);
 	}
 }
@@ -219,6 +234,8 @@ static void put(enum memory memory, uint8_t *p)
 
 static bool has_result(const struct call *c)
 {
+	if (c->kind == EXCLUSIVE_SCAN)
+		return me > 0;
 	return (c->kind != REDUCE && c->kind != GATHER) || me == c->root;
 }
 

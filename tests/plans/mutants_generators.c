@@ -176,6 +176,54 @@ static coll_status scan_passes_the_result_on(const struct coll_shape *s, struct 
 	return coll_build_status(b);
 }
 
+/* The line of an exclusive scan. from: where a rank takes its result from; rank 0 too where it writes one. */
+static coll_status exclusive_line(const struct coll_shape *s, struct coll_builder *b, struct coll_at from, int splice,
+                                  bool first_too)
+{
+	coll_build_chunks(b, 1);
+	if (s->rank > 0) {
+		coll_build_recv(b, s->rank - 1, coll_scratch(0, 0));
+		coll_build_reduce(b, 0, 1, splice, 0, coll_scratch(1, 0), false);
+	}
+	if (s->rank + 1 < s->size)
+		coll_build_send(b, s->rank + 1, s->rank ? coll_scratch(1, 0) : coll_in(0));
+	if (s->rank > 0)
+		coll_build_copy(b, from, coll_out(0), true);
+	else if (first_too)
+		coll_build_copy(b, coll_in(0), coll_out(0), true);
+	return coll_build_status(b);
+}
+
+static coll_status exclusive_scan_with_own(const struct coll_shape *s, struct coll_builder *b)
+{
+	return exclusive_line(s, b, coll_scratch(1, 0), 1, false);
+}
+
+static coll_status exclusive_scan_writes_first(const struct coll_shape *s, struct coll_builder *b)
+{
+	return exclusive_line(s, b, coll_scratch(0, 0), 1, true);
+}
+
+static coll_status exclusive_scan_own_left(const struct coll_shape *s, struct coll_builder *b)
+{
+	return exclusive_line(s, b, coll_scratch(0, 0), 0, false);
+}
+
+/* A line whose local reductions weigh what came, of several ranks, as this rank's own. */
+static coll_status reduce_weighs_alike(const struct coll_shape *s, struct coll_builder *b)
+{
+	const bool last = s->rank == s->size - 1;
+
+	coll_build_chunks(b, 1);
+	if (!last) {
+		coll_build_recv(b, s->rank + 1, coll_scratch(0, 0));
+		coll_build_reduce(b, 0, 1, 0, 0, s->rank ? coll_scratch(1, 0) : coll_out(0), s->rank == 0);
+	}
+	if (s->rank > 0)
+		coll_build_send(b, s->rank - 1, last ? coll_in(0) : coll_scratch(1, 0));
+	return coll_build_status(b);
+}
+
 /* A rank that has no out uses it. */
 static coll_status reduce_through_out(const struct coll_shape *s, struct coll_builder *b)
 {
@@ -230,6 +278,12 @@ static const struct generator_mutant {
         {"all-to-all: no block put aside in place", COLL_KIND_ALL_TO_ALL, alltoall_not_aside, PLAN_UNIFORM, 2},
         {"barrier: one round too few", COLL_KIND_BARRIER, barrier_one_round_short, PLAN_UNIFORM, 2},
         {"scan: the result is passed on", COLL_KIND_SCAN, scan_passes_the_result_on, PLAN_UNIFORM, 2},
+        {"exclusive_scan: with this rank's own", COLL_KIND_EXCLUSIVE_SCAN, exclusive_scan_with_own, PLAN_UNIFORM, 2},
+        {"exclusive_scan: rank 0 writes a result", COLL_KIND_EXCLUSIVE_SCAN, exclusive_scan_writes_first, PLAN_UNIFORM,
+         1},
+        {"exclusive_scan: not in rank order", COLL_KIND_EXCLUSIVE_SCAN, exclusive_scan_own_left, PLAN_UNIFORM, 3, true},
+        {"reduce: a local sum weighs as much as one contribution", COLL_KIND_REDUCE, reduce_weighs_alike, PLAN_UNIFORM,
+         3},
         {"reduce: a rank uses a buffer that it has not", COLL_KIND_REDUCE, reduce_through_out, PLAN_UNIFORM, 3},
         {"reduce: contributions are added twice", COLL_KIND_REDUCE, reduce_adds_twice, PLAN_UNIFORM, 2},
 };
