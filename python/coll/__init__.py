@@ -15,7 +15,7 @@ from . import _coll
 from ._buffers import describe as _describe
 from ._buffers import like as _like
 from ._coll import Buffer, DeviceArray, Event, Op, Stream
-from ._comm import ANY, Communicator, Message, Operation, Receive, UniqueId, group, init, init_all, progress, raw, unique_id
+from ._comm import ANY, Communicator, Envelope, Message, Operation, Receive, UniqueId, group, init, init_all, progress, raw, unique_id
 from ._errors import (AbortedError, ArgumentError, BootstrapError, CancelledError, CollError, CollMemoryError, ConfigError,
                       CorruptError, InternalError, MismatchError, PeerDead, PeerError, PeerLate, PeerSilent,
                       SystemFailure, UnsupportedError)
@@ -30,12 +30,12 @@ __version__ = version
 # In tracebacks and pickles, classes have the name by which users import them.
 for _class in (CollError, ArgumentError, UnsupportedError, CollMemoryError, ConfigError, CancelledError, PeerError, PeerDead, PeerSilent,
                PeerLate, MismatchError, CorruptError, AbortedError, SystemFailure, BootstrapError, InternalError,
-               Communicator, UniqueId, Work, Message):
+               Communicator, UniqueId, Work, Envelope, Message):
     _class.__module__ = "coll"
 
 __all__ = [
     "ANY", "AbortedError", "ArgumentError", "BootstrapError", "Buffer", "CancelledError", "CollError", "CollMemoryError", "Communicator",
-    "ConfigError", "CorruptError", "DeviceArray", "Event", "InternalError", "Message", "MismatchError", "Op", "Operation", "PeerDead", "PeerError",
+    "ConfigError", "CorruptError", "DeviceArray", "Envelope", "Event", "InternalError", "Message", "MismatchError", "Op", "Operation", "PeerDead", "PeerError",
     "PeerLate", "PeerSilent", "Receive", "Stream", "SystemFailure", "UniqueId", "UnsupportedError", "Work", "get_include",
     "get_library", "get_program", "group", "init", "init_all", "progress", "raw", "settings", "unique_id", "version",
 ]

@@ -28,6 +28,15 @@ class Message(NamedTuple):
     elements: int
 
 
+class Envelope(NamedTuple):
+    """What a probe sees: from which rank, with which tag, and how many elements of which type. Complex numbers count twice."""
+
+    source: int
+    tag: int
+    elements: int
+    dtype: str
+
+
 class UniqueId(bytes):
     """128 bytes that rank 0 makes and hands to the others by any means; they pickle."""
 
@@ -127,6 +136,19 @@ class Communicator(_coll.Comm):
     def irecv(self, x: Any, peer: int = ANY, tag: int = ANY) -> Receive:
         """Post a receive into x of a message with a tag, and return at once; Receive.wait() says what came."""
         return self._irecv(x, peer, tag)
+
+    def probe(self, peer: int = ANY, tag: int = ANY) -> Envelope:
+        """Wait for a message with a tag, and leave it where it is: receive it with the source and the tag of the result."""
+        if _coll.group_open():
+            raise ArgumentError("probe: it might wait for the end of the group that is open")
+        envelope = self._probe(peer, tag, True)
+        assert envelope is not None
+        return Envelope(*envelope)
+
+    def iprobe(self, peer: int = ANY, tag: int = ANY) -> Envelope | None:
+        """What probe() gives, without waiting. None: there is no such message."""
+        envelope = self._probe(peer, tag, False)
+        return Envelope(*envelope) if envelope else None
 
     # ---- Objects ----
 
@@ -366,4 +388,4 @@ def raw(address: int, shape: SupportsIndex | Sequence[SupportsIndex], dtype: str
     return _coll.raw(address, _shape(shape), dtype, owner)
 
 
-__all__ = ["ANY", "Communicator", "Message", "Operation", "Receive", "UniqueId", "group", "init", "init_all", "like", "progress", "raw", "unique_id"]
+__all__ = ["ANY", "Communicator", "Envelope", "Message", "Operation", "Receive", "UniqueId", "group", "init", "init_all", "like", "progress", "raw", "unique_id"]

@@ -261,6 +261,9 @@ int coll_py_request_make(struct request *r, struct comm *c, enum call_kind kind,
                          struct stream *s, bool kept, intptr_t reader);
 /* The same for irecv(), which a group may hold. */
 int coll_py_receive_make(struct request *r, struct comm *c, PyObject *const *values);
+/* A rank and a tag, each at least `least` (-1: any is one of them). 0, or -1 with an exception set. */
+int coll_py_read_envelope(const struct comm *c, const char *name, long least, PyObject *peer, PyObject *tag, int *from,
+                          int *number);
 /* Copies of arrays that are not contiguous, before the start. */
 int coll_py_request_pack(struct request *r);
 coll_status coll_py_request_start(const struct request *r, coll_stream *s);
@@ -351,6 +354,7 @@ extern PyTypeObject *coll_py_op_type, *coll_py_operation_type, *coll_py_block_ty
 PyObject *coll_py_op_create(PyObject *self, PyObject *const *args, Py_ssize_t nargs);
 PyObject *coll_py_op_premul_sum(PyObject *self, PyObject *const *args, Py_ssize_t nargs);
 PyObject *coll_py_irecv(PyObject *self, PyObject *const *args, Py_ssize_t nargs);
+PyObject *coll_py_probe(PyObject *self, PyObject *args);
 /* Receives that were dropped before they ended. */
 void coll_py_receives_reap(void);
 /* Take back those that are posted, before the communicator ends. ending: the process ends, too; then those for which

@@ -406,6 +406,7 @@ GUARD_ONE(explain)
 GUARD_ONE(progress)
 GUARD_ONE(withdraw)
 GUARD_FAST(coll_py_irecv)
+GUARD_ONE(coll_py_probe)
 GUARD_FAST(coll_py_op_create)
 GUARD_FAST(coll_py_op_premul_sum)
 GUARD_NAMED(coll_py_prepare)
@@ -439,6 +440,7 @@ static PyMethodDef other_methods[] = {
         {"progress", progress_guarded, METH_NOARGS, NULL},
         {"_withdraw", withdraw_guarded, METH_NOARGS, NULL},
         FAST("_irecv", coll_py_irecv_guarded),
+        {"_probe", coll_py_probe_guarded, METH_VARARGS, NULL},
         FAST("_op", coll_py_op_create_guarded),
         FAST("_premul_sum", coll_py_op_premul_sum_guarded),
         {"prepare", (PyCFunction)(void (*)(void))coll_py_prepare_guarded, METH_FASTCALL | METH_KEYWORDS, NULL},

@@ -335,28 +335,34 @@ static int make_scatter(struct request *r, PyObject *const *values)
 	return take_out(r, values[ARG_OUT], make_shape(&r->in, part, 1), r->count);
 }
 
-/* A rank and a tag; a receive takes any of either for -1. */
-static int set_tag(struct request *r, PyObject *peer, PyObject *tag)
+int coll_py_read_envelope(const struct comm *c, const char *name, long least, PyObject *peer, PyObject *tag, int *from,
+                          int *number)
 {
-	long least = r->kind == CALL_RECV ? -1 : 0, n = PyLong_AsLong(tag), from = peer ? PyLong_AsLong(peer) : 0;
+	const long t = PyLong_AsLong(tag), p = peer ? PyLong_AsLong(peer) : 0;
 
 	if (!peer)
-		coll_py_raise_argument("%s: peer is None", coll_py_name_of(r));
+		coll_py_raise_argument("%s: peer is None", name);
 	if (PyErr_Occurred())
 		return -1;
-	if (n < least || n > INT32_MAX) {
-		coll_py_raise_argument("%s: tag is %ld", coll_py_name_of(r), n);
+	if (t < least || t > INT32_MAX) {
+		coll_py_raise_argument("%s: tag is %ld", name, t);
 		return -1;
 	}
-	if (from < least || from >= r->comm->size) {
-		coll_py_raise_argument("%s: peer is %ld; the ranks are 0 to %d", coll_py_name_of(r), from,
-		                       r->comm->size - 1);
+	if (p < least || p >= c->size) {
+		coll_py_raise_argument("%s: peer is %ld; the ranks are 0 to %d", name, p, c->size - 1);
 		return -1;
 	}
-	r->tagged = true;
-	r->tag = (int)n;
-	r->root = (int)from;
+	*from = (int)p;
+	*number = (int)t;
 	return 0;
+}
+
+/* A receive takes any peer and any tag. */
+static int set_tag(struct request *r, PyObject *peer, PyObject *tag)
+{
+	r->tagged = true;
+	return coll_py_read_envelope(r->comm, coll_py_name_of(r), r->kind == CALL_RECV ? -1 : 0, peer, tag, &r->root,
+	                             &r->tag);
 }
 
 static int make_pair(struct request *r, PyObject *const *values)

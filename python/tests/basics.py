@@ -448,6 +448,34 @@ def test_pairs(comm):
     raises(coll.ArgumentError, comm.send_recv, x, None, y, 0)
 
 
+def probes(comm, left, right, stream):
+    """What a probe sees, a receive of its source and tag gets."""
+    check(comm.iprobe() is None, "no message yet")
+    comm.barrier()
+    comm.send(array.array("h", [comm.rank] * 3), right, tag=21)
+    comm.send(floats(comm.rank), right, tag=22)
+    equal(comm.probe(tag=22), coll.Envelope(left, 22, 1, "f32"))
+    for look in (comm.probe, comm.iprobe, lambda: comm.probe(left), lambda: comm.iprobe(left, 21)):
+        seen = look()
+        equal(tuple(seen), (left, 21, 3, "i16"))
+    with coll.group():
+        equal(comm.iprobe(left, 22).elements, 1)
+        raises(coll.ArgumentError, comm.probe, left, 22)
+    room = comm.empty(seen.elements, seen.dtype)
+    equal(comm.recv(room, seen.source, tag=seen.tag).tolist(), [left] * 3)
+    equal(comm.iprobe(left, 21), None)
+    equal(comm.recv(floats(0), left, tag=22).tolist(), [left])
+    comm.barrier()
+    work = comm.send(floats(1, 2), right, tag=23, stream=stream)
+    posted = comm.irecv(floats(0, 0), left, 23)
+    posted.wait()
+    work.wait()
+    equal(comm.iprobe(), None, "a posted receive has taken it")
+    for wrong in (lambda: comm.probe(comm.size), lambda: comm.iprobe(-2), lambda: comm.probe(left, -2)):
+        raises(coll.ArgumentError, wrong)
+    comm.barrier()
+
+
 def test_tags(comm):
     n, rank = comm.size, comm.rank
     right, left = (rank + 1) % n, (rank - 1) % n
@@ -484,6 +512,7 @@ def test_tags(comm):
     raises(coll.ArgumentError, comm.irecv(first, left, 7).wait)
     comm.send(floats(1, 2), right, tag=7)
     raises(coll.ArgumentError, comm.irecv(array.array("i", [0, 0]), left, 7).wait)
+    probes(comm, left, right, stream)
     # Taken back, and dropped.
     waiting = comm.irecv(first, left, 8)
     raises(TimeoutError, waiting.wait, 0.01)

@@ -59,6 +59,8 @@ HOST |= {
     "send: zeros": ("moves", host_changed("'send'", "args[0] = np.zeros_like(args[0])")),
     "tags ignored": ("tags", host_changed("'send', 'recv', 'irecv'", "if words.get('tag', -1) >= 0: words['tag'] = 0",
                                      "args[2:] = [0 for _ in args[2:]]"), "basics.py"),
+    "iprobe: takes the message": ("tags", HOST_HEAD + "old = C.iprobe\ndef take(self, *args):\n  e = old(self, *args)\n"
+                                  "  if e: self.recv(self.empty(e.elements, e.dtype), e.source, tag=e.tag)\n  return e\nC.iprobe = take\n", "basics.py"),
     "objects: those of the rank before": ("objects", HOST_HEAD + "old = C.all_gather_object\n"
                                           "C.all_gather_object = lambda self, x: (lambda g: g[-1:] + g[:-1])(old(self, x))\n"),
 }

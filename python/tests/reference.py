@@ -15,7 +15,7 @@ WIDTH = 118
 IN_C = {"Communicator": "Comm", "Work": "Work"}
 FUNCTIONS = {"Start and end": ["init", "init_all", "unique_id"], "Calls together": ["group", "progress"], "Memory": ["raw"],
              "This installation": ["settings", "get_library", "get_include", "get_program"]}
-CLASSES = ["Communicator", "Work", "Stream", "Event", "Receive", "Message", "Operation", "Op", "Buffer", "DeviceArray", "UniqueId"]
+CLASSES = ["Communicator", "Work", "Stream", "Event", "Receive", "Message", "Envelope", "Operation", "Op", "Buffer", "DeviceArray", "UniqueId"]
 VALUES = ["ANY", "version"]
 # Methods that a program calls by a sign of the language.
 SIGNS = {"__call__", "__await__"}
