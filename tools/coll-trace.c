@@ -303,6 +303,16 @@ static double micros(const struct trace *t, uint64_t ns)
 	return (double)(int64_t)(ns - t->base_ns) * 1e-3;
 }
 
+/* Escaped, without quotes: a part of a text of JSON. */
+static void add_escaped(struct coll_text *line, const char *text)
+{
+	struct coll_text quoted = {0};
+
+	coll_text_add_json(&quoted, text);
+	coll_text_add(line, "%.*s", quoted.len_bytes > 2 ? (int)quoted.len_bytes - 2 : 0, quoted.p ? quoted.p + 1 : "");
+	coll_text_free(&quoted);
+}
+
 static void put_names(struct writer *w, const struct trace *t, struct coll_text *line)
 {
 	for (size_t i = 0; i < t->n; i++) {
@@ -315,15 +325,8 @@ static void put_names(struct writer *w, const struct trace *t, struct coll_text 
 			        "{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":%lld,\"tid\":0,\"args\":{\"name\":",
 			        pid);
 			coll_text_add(line, "\"rank %d (pid %d, host ", e->dump->process, e->dump->pid);
-			/* The host's name is escaped, without its quotes. */
-			{
-				struct coll_text host = {0};
-
-				coll_text_add_json(&host, e->dump->host);
-				coll_text_add(line, "%.*s)\"}}", host.len_bytes > 2 ? (int)host.len_bytes - 2 : 0,
-				              host.p ? host.p + 1 : "");
-				coll_text_free(&host);
-			}
+			add_escaped(line, e->dump->host);
+			coll_text_add(line, ")\"}}");
 			put(w, line);
 			coll_text_add(line,
 			              "{\"ph\":\"M\",\"name\":\"process_sort_index\",\"pid\":%lld,\"tid\":0,"
@@ -341,6 +344,7 @@ static void put_threads(struct writer *w, const struct trace *t, struct coll_tex
 
 	for (size_t i = 0; i < t->n; i++) {
 		const struct event *e = &t->events[i];
+		const struct dump_comm *c = dump_find_comm(e->dump, e->op->comm);
 
 		/* A row is first used after all before it. */
 		if (i == 0 || !same_stream(e, e - 1))
@@ -351,6 +355,10 @@ static void put_threads(struct writer *w, const struct trace *t, struct coll_tex
 		coll_text_add(line,
 		              "{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":%lld,\"tid\":%d,\"args\":{\"name\":\"",
 		              (long long)e->number, e->thread);
+		if (c && c->name[0]) {
+			add_escaped(line, c->name);
+			coll_text_add(line, ", ");
+		}
 		coll_text_add(line, "communicator %08llx ", (unsigned long long)(e->op->comm >> 32));
 		if (e->op->stream < 0)
 			coll_text_add(line, "blocking");

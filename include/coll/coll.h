@@ -364,9 +364,9 @@ COLL_API coll_status coll_comm_set_timeout(coll_comm *comm, int timeout_ms, int 
 
 /*
  * A name of this communicator for people: it stands in errors and log lines about it, "rank 1 of 4 (tp): ...", and in
- * dumps and coll-info --pid. 1 to 31 letters, digits and . _ - : / +; NULL or "": none, as at first. Local: ranks may
- * differ; children begin without one. One thread at a time, as for calls. The text of coll_comm_get_name() is valid as
- * long as the communicator; "": it has none; NULL: comm is NULL.
+ * dumps, coll-trace and coll-info --pid. 1 to 31 letters, digits and . _ - : / +; NULL or "": none, as at first. Local:
+ * ranks may differ; children begin without one. One thread at a time, as for calls. The text of coll_comm_get_name() is
+ * valid as long as the communicator; "": it has none; NULL: comm is NULL.
  */
 COLL_API coll_status coll_comm_set_name(coll_comm *comm, const char *name);
 COLL_API const char *coll_comm_get_name(const coll_comm *comm);

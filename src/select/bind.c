@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "core/error.h"
+#include "core/label.h"
 #include "core/rails_text.h"
 #include "core/way_name.h"
 #include "device/device.h"
@@ -312,9 +313,9 @@ static coll_status memorise(struct coll_comm *comm, const struct coll_call *c, s
 	if (st != COLL_OK)
 		return st;
 	if (explain)
-		coll_log(&comm->ctx->logger, COLL_LOG_INFO, "%s count=%zu bytes=%zu: %s tile=%zu windows=%u (%s)",
-		         coll_call_name(c), c->count, c->count * fresh.elem_bytes, chain(comm, &choice).text,
-		         fresh.tile, fresh.windows, choice.plan.why);
+		coll_log(&comm->ctx->logger, COLL_LOG_INFO, "%s%s count=%zu bytes=%zu: %s tile=%zu windows=%u (%s)",
+		         coll_comm_label(comm).text, coll_call_name(c), c->count, c->count * fresh.elem_bytes,
+		         chain(comm, &choice).text, fresh.tile, fresh.windows, choice.plan.why);
 	if (m->valid)
 		coll_plan_cache_release(comm->plans, m->plan);
 	*m = fresh;

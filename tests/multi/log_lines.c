@@ -71,8 +71,9 @@ TEST(log_lines, log_file_is_current)
 	snprintf(setting, sizeof(setting), "COLL_LOG_FILE=%s", path);
 	cfg.settings = settings;
 	CHECK(coll_comm_create_all(comms, 1, &cfg) == COLL_OK);
+	CHECK(coll_comm_set_name(comms[0], "tp/0") == COLL_OK);
 	CHECK(coll_barrier(comms[0], NULL) == COLL_OK);
-	CHECK(read(fd, line, sizeof(line) - 1) > 0 && strstr(line, "barrier"), "in the file: '%s'", line);
+	CHECK(read(fd, line, sizeof(line) - 1) > 0 && strstr(line, "tp/0: barrier count="), "in the file: '%s'", line);
 	CHECK(coll_comm_destroy(&comms[0]) == COLL_OK);
 	close(fd);
 	unlink(path);

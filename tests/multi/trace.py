@@ -158,6 +158,20 @@ def perfetto(path, trace):
     return faults
 
 
+# ---- Names ----
+
+NAMED, NAME = "ab100000000", 'tp/"1"'
+
+
+def check_names(trace):
+    """Threads of the named communicator begin with its name, and no others."""
+    threads = {(e["pid"], e["tid"]): e["args"]["name"] for e in trace["traceEvents"] if e.get("name") == "thread_name"}
+    calls = [e for e in trace["traceEvents"] if "communicator" in e.get("args", {})]
+    faults = [f"a thread of communicator {e['args']['communicator']}: {threads[e['pid'], e['tid']]}" for e in calls
+              if threads[e["pid"], e["tid"]].startswith(f"{NAME}, communicator ") != (e["args"]["communicator"] == NAMED.zfill(16))]
+    return faults[:3] if calls else ["no calls"]
+
+
 # ---- Traces ---------------------------------------------------------------------
 
 def line(**members):
@@ -169,6 +183,7 @@ def made_up(rng, process, host, shift_ns, calls, job):
     t0 = 1_700_000_000_000_000_000 + shift_ns
     text = line(type="context", format=1, library="0", reason="asked", process=process, processes=2, pid=9, host=host,
                 job=job, now_ns=t0 + 10 ** 9, born_ns=t0, error="")
+    text += line(type="comm", comm=NAMED, rank=process, size=2, operations=calls, name=NAME)
     for i in range(calls):
         begin = t0 + i * rng.choice((0, 1, 10 ** 6)) + rng.randrange(3000)
         state = rng.choice(["ended"] * 8 + ["running", "queued"])
@@ -240,6 +255,8 @@ def main():
             if not faults and not any(e["ph"] == "X" for e in trace["traceEvents"]):
                 faults = ["nothing in it"]
             report.case(f"format {name}", faults)
+            if name.startswith("made_up"):
+                report.case(f"names {name}", faults or check_names(trace))
             if not missing and not faults:
                 report.case(f"perfetto {name}", perfetto(path, trace))
     if missing:
