@@ -574,8 +574,7 @@ coll_status coll_comm_create(coll_comm **out, const coll_config *cfg)
 	return st;
 }
 
-/* The contexts of n ranks of this process. A group connects their loop transports, and the peer infos need no exchange.
- */
+/* The contexts of n ranks of this process. A group connects their loop transports; peer infos need no exchange. */
 static coll_status open_all(struct coll_context **ctx, int n, const coll_config *cfg,
                             const struct coll_settings *settings, const struct coll_device_choice *device,
                             struct coll_shared_group *group, struct coll_error_box *err)

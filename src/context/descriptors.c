@@ -6,7 +6,6 @@
 #include "context/descriptors.h"
 
 #include <fcntl.h>
-#include <stdatomic.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -34,14 +33,13 @@ static unsigned long in_use(const struct coll_context *ctx)
 
 void coll_descriptors_allow(const struct coll_context *ctx, unsigned long needed)
 {
-	static atomic_bool said;
 	struct rlimit limit, raised;
 
 	needed += in_use(ctx);
 	if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= needed || limit.rlim_cur >= limit.rlim_max)
 		return;
 	raised = (struct rlimit){limit.rlim_max < MOST ? limit.rlim_max : MOST, limit.rlim_max};
-	if (setrlimit(RLIMIT_NOFILE, &raised) != 0 || atomic_exchange(&said, true))
+	if (setrlimit(RLIMIT_NOFILE, &raised) != 0)
 		return;
 	coll_log(&ctx->logger, COLL_LOG_INFO,
 	         "this job may need %lu descriptors: the soft limit (ulimit -n) is raised from %lu to %lu", needed,
