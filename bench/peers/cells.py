@@ -10,8 +10,8 @@ import re
 import statistics
 
 KINDS = ("all_reduce", "broadcast", "reduce_scatter", "all_gather", "all_to_all", "barrier")
-PEERS = ("openmpi", "mpich", "gloo", "torch")
-KEY = ("transport", "cc", "ranks", "kind", "bytes", "place", "cold")
+PEERS = ("before", "openmpi", "mpich", "gloo", "torch")
+KEY = ("transport", "cc", "ranks", "kind", "bytes", "place", "cold", "busy")
 RUN = ("machine", "commit", "date", "load", "versions", "missing")
 
 
@@ -51,6 +51,12 @@ def median_us(cell, name):
     return statistics.median(values) * 1e6 if values else None
 
 
+def median_used(cell, name):
+    """Of a call and a rank: microseconds of the processor, sleeps, preemptions; None: not known."""
+    values = cell.get("used", {}).get(name)
+    return [statistics.median(v) * scale for v, scale in zip(zip(*values), (1e6, 1, 1))] if values else None
+
+
 def beside(cell):
     """Peers that it was measured beside: ratios hold within one run only."""
     return tuple(p for p in PEERS if p in cell["seconds"])
@@ -69,7 +75,7 @@ def merge(documents):
             cells[key(c)] = dict(c)
     order = {k: i for i, k in enumerate(KINDS)}
     out = sorted(cells.values(), key=lambda c: (c["transport"], str(c["cc"]), c["ranks"], order.get(c["kind"], 99), c["place"],
-                                                bool(c["cold"]), beside(c), c["bytes"]))
+                                                bool(c["cold"]), c.get("busy", 0), beside(c), c["bytes"]))
     return {"runs": runs, "cells": out}
 
 
@@ -84,7 +90,7 @@ def load(path):
             d = json.load(f)
         except ValueError as e:
             raise ValueError("%s is no result of this program, or not all of one: %s" % (path, e)) from None
-    if not isinstance(d, dict) or not whole(d.get("runs"), RUN) or not whole(d.get("cells"), (*KEY, "seconds")):
+    if not isinstance(d, dict) or not whole(d.get("runs"), RUN) or not whole(d.get("cells"), (*KEY[:-1], "seconds")):
         raise ValueError(path + " is no result of this program")
     return d
 

@@ -10,8 +10,9 @@
  *   prepare KIND BYTES PLACE MEMORY SETS    "ok", or "none REASON"
  *           (PLACE: in or out; MEMORY: plain or own)
  *   check                                   "ok HASH", or "wrong COUNT of N at INDEX"
- *   block HOW CALLS WARM                    "time SECONDS" of CALLS calls, or "wrong WHAT"
- *           (HOW: loop, each or back)
+ *   block HOW CALLS WARM                    "time SECONDS CPU SLEEPS PREEMPTED" of CALLS calls, or "wrong WHAT"
+ *           (HOW: loop, each or back; the last three of this process: seconds of all its threads, and how often
+ *           the kernel took another thread, as this one waited or against its will)
  *   quit                                    ends the rank
  *
  * How a block is timed. Every call's input is written anew before it: a loop that never
@@ -43,6 +44,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -460,9 +462,28 @@ static uint64_t span(const uint64_t *begin, const uint64_t *end, size_t stride)
 	return last_end > last_begin ? last_end - last_begin : 0;
 }
 
+/* What this process has used. */
+struct usage {
+	double cpu;
+	long sleeps, preempted;
+};
+
+static struct usage usage(void)
+{
+	struct rusage r;
+
+	if (getrusage(RUSAGE_SELF, &r) != 0)
+		die("getrusage");
+	return (struct usage){.cpu = (double)(r.ru_utime.tv_sec + r.ru_stime.tv_sec) +
+	                             1e-6 * (double)(r.ru_utime.tv_usec + r.ru_stime.tv_usec),
+	                      .sleeps = r.ru_nvcsw,
+	                      .preempted = r.ru_nivcsw};
+}
+
 static void block(const char *line)
 {
 	struct bench_job *j = &me.job;
+	struct usage before, after;
 	const size_t stride = sizeof(struct times) / sizeof(uint64_t);
 	char how[8];
 	int calls, warm, failed;
@@ -482,7 +503,9 @@ static void block(const char *line)
 			touch(j, 0);
 		}
 		failed = run_each(j, 0, w, &me.times[me.rank]);
+		before = usage();
 		failed |= run_each(j, (unsigned)w, n, &me.times[me.rank]);
+		after = usage();
 		last = j->sets > 1 ? 0 : (unsigned)(w + n) - 1;
 		bench_meet();
 		for (int i = 0; i < n; i++)
@@ -495,9 +518,11 @@ static void block(const char *line)
 			write_once(j);
 		failed = back ? run_back(j, warm) : run_loop(j, 0, warm);
 		bench_meet();
+		before = usage();
 		me.shared->rank[me.rank].begin = now_ns();
 		failed |= back ? run_back(j, calls) : run_loop(j, (unsigned)warm, calls);
 		me.shared->rank[me.rank].end = now_ns();
+		after = usage();
 		last = back ? 0 : (unsigned)(warm + calls) - 1;
 		bench_meet();
 		ns = span(&me.shared->rank[0].begin, &me.shared->rank[0].end, 2);
@@ -508,7 +533,8 @@ static void block(const char *line)
 	else if (checked() && !right_mark(j, last))
 		answer("wrong result of the last call");
 	else
-		answer("time %.9f", (double)ns * 1e-9);
+		answer("time %.9f %.6f %ld %ld", (double)ns * 1e-9, after.cpu - before.cpu,
+		       after.sleeps - before.sleeps, after.preempted - before.preempted);
 }
 
 static void obey(void)

@@ -43,6 +43,12 @@ def command_ours(ctx, ranks):
     return [ctx.build + "/tools/collrun", "-n", str(ranks), "--no-prefix", ctx.build + "/bench/peers/driver_ours"], env
 
 
+def command_before(ctx, ranks):
+    """Another build of this library in the place of ours."""
+    line, env = command_ours(ctx, ranks)
+    return line[:-1] + ["env", "LD_PRELOAD=" + ctx.before, line[-1]], env
+
+
 def command_openmpi(ctx, ranks):
     mpirun = which_mpirun("openmpi")
     if not mpirun:
@@ -81,6 +87,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 KINDS = {
     "ours": (command_ours, True, "plain"),
     "ours_own": (command_ours, True, "own"),
+    "before": (command_before, True, "plain"),
     "openmpi": (command_openmpi, True, "plain"),
     "mpich": (command_mpich, True, "plain"),
     "gloo": (command_each(["{build}/bench/peers/driver_gloo"]), False, "plain"),
@@ -88,9 +95,9 @@ KINDS = {
     "floor": (command_each(["{build}/bench/peers/driver_floor"]), False, "own"),
     "line": (command_each(["{build}/bench/peers/driver_floor"], COLL_BENCH_FLOOR="line"), False, "own"),
 }
-SHORT = {"ours": "ours", "ours_own": "own", "openmpi": "OMPI", "mpich": "MPICH", "gloo": "Gloo", "torch": "torch",
+SHORT = {"ours": "ours", "ours_own": "own", "before": "before", "openmpi": "OMPI", "mpich": "MPICH", "gloo": "Gloo", "torch": "torch",
          "floor": "floor", "line": "line"}
-TITLES = {"ours": "ours", "ours_own": "ours, own buffers", "openmpi": "Open MPI", "mpich": "MPICH", "gloo": "Gloo",
+TITLES = {"ours": "ours", "ours_own": "ours, own buffers", "before": "the other build", "openmpi": "Open MPI", "mpich": "MPICH", "gloo": "Gloo",
           "torch": "Gloo in PyTorch", "floor": "floor", "line": "one way"}
 
 
@@ -214,12 +221,14 @@ class Ranks:
             raise self.failed("wrong result: ranks differ")
 
     def block(self, how, calls, warm):
-        """Seconds of one call."""
+        """Seconds of one call; self.used: seconds of the processor, sleeps and preemptions of one call and rank."""
         answers = self.ask("block %s %d %d" % (how, calls, warm))
         for a in answers:
             if not a.startswith("time "):
                 raise self.failed("wrong result: " + a)
-        return max(float(a.split()[1]) for a in answers) / calls
+        fields = [[float(f) for f in a.split()[1:]] for a in answers]
+        self.used = [sum(column) / len(answers) / calls for column in zip(*fields)][1:]
+        return max(f[0] for f in fields) / calls
 
     def close(self):
         for stream in getattr(self, "streams", []):

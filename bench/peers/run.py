@@ -66,9 +66,23 @@ def places(kind, asked):
     return ["out"]
 
 
-def how(kind, size, ranks, cores):
-    """Why: driver.c. With more ranks than cores nobody can say when a call began."""
-    return "loop" if kind == "barrier" or size <= LOOP_UP_TO or ranks > cores else "each"
+def how(kind, size, ranks, cores, busy=0):
+    """Why: driver.c. With more ranks than cores, or others on them, nobody can say when a call began."""
+    return "loop" if kind == "barrier" or size <= LOOP_UP_TO or ranks > cores or busy else "each"
+
+
+class Busy:
+    """Processes that compute beside the ranks, as loaders of data do; they end with this one."""
+
+    def __init__(self, n):
+        endless = "import ctypes; ctypes.CDLL(None).prctl(1, 9)\nwhile True: pass"
+        self.processes = [subprocess.Popen([sys.executable, "-c", endless]) for _ in range(n)]
+
+    def close(self):
+        for p in self.processes:
+            p.kill()
+        for p in self.processes:
+            p.wait()
 
 
 def calibrate(lib, how_, seconds):
@@ -84,7 +98,7 @@ def calibrate(lib, how_, seconds):
 def measure(libs, cell, args, say):
     """Fill one cell. Libraries that do not have it are left out; what fails, or is wrong, fails the run."""
     kind, size, place = cell["kind"], cell["bytes"], cell["place"]
-    h = cell["how"] = how(kind, size, cell["ranks"], ranks_of.cores())
+    h = cell["how"] = how(kind, size, cell["ranks"], ranks_of.cores(), cell["busy"])
     sets = 1
     if cell["cold"]:
         sets = max(2, min(64, math.ceil(args.cold_bytes / max(size, 1))))
@@ -100,11 +114,12 @@ def measure(libs, cell, args, say):
     if not ready:
         say("%s of %s: left out: %s" % (kind, cells_of.size_text(size), next(iter(cell["left_out"].values()))))
     for lib in ready:
-        cell["seconds"][lib.name] = []
+        cell["seconds"][lib.name], cell["used"][lib.name] = [], []
     for b in range(args.blocks):
         for lib in ready:
             n = calls[lib.name]
             cell["seconds"][lib.name].append(float("%.5g" % lib.block(h, n, max(1, n // 10))))
+            cell["used"][lib.name].append([float("%.5g" % u) for u in lib.used])
     cell["calls"] = calls
     cell["load"] = os.getloadavg()[0]
     for lib in ready:
@@ -218,9 +233,11 @@ def options(argv):
     p.add_argument("--buffers", type=buffers, default="plain,own", help="ours in plain memory, in coll_mem_alloc()'s, or both")
     p.add_argument("--no-floor", action="store_true", help="do not measure what the machine can do")
     p.add_argument("--blocks", type=at_least(1), default=9)
-    p.add_argument("--block-ms", type=at_least(0.001, float), default=10)
+    p.add_argument("--block-ms", type=at_least(0.001, float), help="default 10")
     p.add_argument("--cold", action="store_true", help="data is in no cache when a call begins")
     p.add_argument("--cold-bytes", type=one_size, default=128 << 20, help="how much lies between two uses")
+    p.add_argument("--busy", type=at_least(0), default=0, help="so many processes compute beside the ranks; blocks of a second then")
+    p.add_argument("--before", metavar="OLD.so", help="another build of this library, measured beside this one")
     p.add_argument("--cc", help="tcp: this congestion control for everyone (needs root); default: each library as shipped")
     p.add_argument("--unpinned", action="store_true", help="do not tie ranks to cores")
     p.add_argument("--python", default=ranks_of.default_python(), help="a Python that has torch")
@@ -240,6 +257,12 @@ def options(argv):
             os.makedirs(args.svg, exist_ok=True)
     except OSError as e:
         p.error("--svg %s: %s" % (args.svg, e.strerror))
+    if args.block_ms is None:
+        args.block_ms = 1000 if args.busy else 10
+    if args.before:
+        args.before = os.path.abspath(args.before)
+        if not os.path.isfile(args.before):
+            p.error("--before %s is no file" % args.before)
     if args.json and not writable(args.json):
         p.error("--json %s cannot be written" % args.json)
     return args
@@ -259,7 +282,7 @@ def plan(args, say=lambda line: None):
         for place in places(kind, ["out", "in"] if args.place == "both" else [args.place]):
             for bytes_ in asked:
                 out.append({"transport": args.transport, "cc": args.cc, "ranks": args.ranks, "kind": kind, "bytes": bytes_,
-                            "place": place, "cold": args.cold, "seconds": {}, "left_out": {}})
+                            "place": place, "cold": args.cold, "busy": args.busy, "seconds": {}, "used": {}, "left_out": {}})
     return out
 
 
@@ -404,13 +427,13 @@ def peers_named(text):
 def run_all(args, document, say):
     """Fill the document; the exit status."""
     ctx = types.SimpleNamespace(build=os.path.abspath(args.build), transport=args.transport, python=args.python, cc=args.cc,
-                                unpinned=args.unpinned)
-    names = args.buffers + peers_named(args.peers)
+                                unpinned=args.unpinned, before=args.before)
+    names = args.buffers + (["before"] if args.before else []) + peers_named(args.peers)
     with_floor = not args.no_floor and args.ranks <= ranks_of.cores()
     names += ["floor", "line"] if with_floor else []
     begin = time.monotonic()
     todo = plan(args, say)
-    libs = []
+    libs, busy = [], None
     try:
         missing = start(names, ctx, args.ranks, say, libs)
         run = {"date": datetime.datetime.now().astimezone().isoformat(timespec="seconds"), "machine": machine(),
@@ -419,6 +442,7 @@ def run_all(args, document, say):
                "versions": {l.name: l.text for l in libs}, "missing": missing,
                "load": os.getloadavg(), "limits": limits(ctx.build) if with_floor else None}
         document["runs"].append(run)
+        busy = Busy(args.busy)
         for i, cell in enumerate(todo):
             measure(libs, cell, args, say)
             document["cells"].append(cell)
@@ -431,6 +455,8 @@ def run_all(args, document, say):
     except KeyboardInterrupt:
         return 130
     finally:
+        if busy:
+            busy.close()
         for lib in libs:
             lib.close()
     return 0

@@ -45,7 +45,7 @@ class Row:
     def takes(self, c):
         cc = bool(c["cc"]) if self.cc == "equal" else c["cc"] in self.cc
         return (c["kind"] in self.kinds and c["transport"] == self.transport and c["ranks"] in self.ranks and cc
-                and self.sizes[0] <= c["bytes"] <= self.sizes[1] and c["place"] in self.places and not c["cold"])
+                and self.sizes[0] <= c["bytes"] <= self.sizes[1] and c["place"] in self.places and not c["cold"] and not c.get("busy"))
 
     def good(self, value, bound):
         return value >= bound if self.sense == ">=" else value <= bound
@@ -99,7 +99,7 @@ def straight(times):
 def any_n(cells, size):
     times = {c["ranks"]: statistics.median(c["seconds"]["ours"]) for c in cells
              if c["kind"] == "all_reduce" and c["transport"] == "tcp" and c["bytes"] == size and c["place"] == "out"
-             and not c["cold"] and c["cc"] is None and c["seconds"].get("ours")}
+             and not c["cold"] and not c.get("busy") and c["cc"] is None and c["seconds"].get("ours")}
     return straight(times)
 
 
