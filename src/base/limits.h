@@ -74,6 +74,10 @@ enum {
 	COLL_STRIP_BYTES = 128 << 10,
 	/* Slots of both ranks lie in a second-level cache. shm-large.md, By slots that change hands */
 	COLL_PAIR_SLOT_BYTES = 32 << 10,
+	/* Slots of a rank: half of a vector of 25 MiB fits, which is a bucket of DDP. shm-large.md, Ahead of a peer */
+	COLL_AHEAD_SLOTS = 400,
+	/* A process keeps so many bytes in such slots. shm-large.md, Ahead of a peer */
+	COLL_AHEAD_KEEP_BYTES = 64 << 20,
 	/* Longer vectors are walked forwards. shm-large.md, By slots that change hands */
 	COLL_PAIR_BACKWARDS_MAX = 8 << 20,
 	/* What is sent, joined and taken moves in blocks, by turns. shm-large.md, By slots that change hands */

@@ -13,6 +13,7 @@
 
 #include "base/interrupt.h"
 #include "bootstrap/bootstrap.h"
+#include "context/crowd.h"
 #include "context/sleep.h"
 #include "control/control.h"
 #include "device/device.h"
@@ -96,10 +97,11 @@ struct coll_context {
 	pthread_mutex_t links_lock; /* guards processes[] */
 
 	struct coll_sleepers sleepers;
-	_Atomic uint64_t contended_until_ns; /* see coll_context_yield() */
-	struct coll_async *async;            /* operations in flight; from open to close */
-	atomic_uint alarm;                   /* see control.h */
-	atomic_uint wakes;                   /* incremented when a rank wants to send a tagged message */
+	struct coll_crowd crowd;
+	_Atomic uint64_t sleeps, yields; /* of all waits so far */
+	struct coll_async *async;        /* operations in flight; from open to close */
+	atomic_uint alarm;               /* see control.h */
+	atomic_uint wakes;               /* incremented when a rank wants to send a tagged message */
 	struct coll_control *control;
 
 	pthread_t service;
@@ -224,7 +226,8 @@ struct coll_opened_transport *coll_context_choose(struct coll_context *ctx, int 
 /* Whether a wait may keep its core for a while. */
 static inline bool coll_context_spins(const struct coll_context *ctx)
 {
-	return atomic_load_explicit(&ctx->spins, memory_order_relaxed);
+	return atomic_load_explicit(&ctx->spins, memory_order_relaxed) &&
+	       !atomic_load_explicit(&ctx->crowd.now, memory_order_relaxed);
 }
 
 /* Move bytes on all active transports. > 0: something happened. Does the work of the service thread

@@ -24,14 +24,11 @@
 #include "base/clock.h"
 #include "base/delay.h"
 #include "context/context.h"
+#include "context/crowd.h"
 #include "net/net.h"
 
-/* A yield of COLL_DELAY_YIELD_SLICE_MS, per other rank on the core, shows that a thread computes
- * there. That thread will go on for SLICES times as long, so this rank does not yield meanwhile. */
-enum { SLICES = 2 };
-
 /* A clock read costs as much as a few looks. A yield takes as long as several looks. */
-enum { SPINS_PER_CLOCK = 64, YIELDS_PER_CLOCK = 4 };
+enum { SPINS_PER_CLOCK = 64, YIELDS_PER_CLOCK = 4, SPINS_IN_CROWD = 32 };
 
 struct coll_sleeper {
 	struct coll_sleeper *next;
@@ -130,20 +127,25 @@ bool coll_context_yield(struct coll_context *ctx)
 	const uint64_t before = coll_clock_ns();
 	uint64_t now;
 
-	if (before < atomic_load_explicit(&ctx->contended_until_ns, memory_order_relaxed))
+	if (atomic_load_explicit(&ctx->crowd.now, memory_order_relaxed) && !coll_crowd_is_over(ctx, before))
 		return false;
+	atomic_fetch_add_explicit(&ctx->yields, 1, memory_order_relaxed);
 	coll_net->yield();
 	now = coll_clock_ns();
+	/* So long, for each other rank of the core: a thread computes there, and will go on. */
 	if (now - before < COLL_DELAY_NS(YIELD_SLICE) * ctx->core_sharers)
 		return true;
-	atomic_store_explicit(&ctx->contended_until_ns, now + SLICES * (now - before), memory_order_relaxed);
+	coll_crowd_held_up(ctx, now, now - before);
 	return false;
 }
 
+/* In a crowd the others may be on cores at this moment, so there is a short look before a sleep. */
 bool coll_context_pause(struct coll_context *ctx, bool spin, unsigned *looks, bool *must_sleep)
 {
+	const bool crowded = atomic_load_explicit(&ctx->crowd.now, memory_order_relaxed);
+
 	*must_sleep = false;
-	if (spin) {
+	if (spin || (crowded && (*looks + 1) % SPINS_IN_CROWD != 0)) {
 		coll_cpu_relax();
 		return ++*looks % SPINS_PER_CLOCK == 0;
 	}
@@ -193,7 +195,10 @@ bool coll_context_sleep(struct coll_context *ctx, int ms, bool (*look)(void *arg
 		p[3 + i] = (struct pollfd){.fd = w->table.poll_fd(w->inst), .events = POLLIN};
 	}
 	if (quiet && !look(arg)) {
-		const int ready = coll_net->poll(p, (nfds_t)(3 + ctx->ntransports), ms);
+		int ready;
+
+		atomic_fetch_add_explicit(&ctx->sleeps, 1, memory_order_relaxed);
+		ready = coll_net->poll(p, (nfds_t)(3 + ctx->ntransports), ms);
 
 		signalled = ready < 0 && errno == EINTR;
 		/* A lower limit of descriptors refuses it: the caller looks again soon. */

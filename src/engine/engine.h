@@ -67,6 +67,7 @@ struct coll_intra_state {
 	uint32_t phase;
 	uint32_t epoch;
 	uint32_t done, next; /* pieces of work: done, begun */
+	uint32_t taken;      /* of those: what has come back */
 	uint32_t pending;    /* ranks without a sign of arrival, or the one waited for */
 	uint32_t events;     /* steps made: who waits sees whether anything has moved */
 	uint32_t idle;       /* polls that found nothing */

@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "base/delay.h"
 #include "context/context.h"
+#include "context/crowd.h"
 #include "inflight/async.h"
 #include "inflight/inlined.h"
 #include "net/net.h"
@@ -115,6 +116,7 @@ static inline coll_status coll_wait_loop_idle(struct coll_wait_loop *l)
 		coll_wait_loop_ask(l, now);
 	if (l->inspect)
 		st = l->inspect(l->arg, now);
+	must_sleep |= coll_crowd_look(ctx, now, l->no_spin ? UINT64_MAX : now - l->since_ns);
 	if (st == COLL_OK && (must_sleep || coll_context_spun(ctx, now - l->since_ns)))
 		coll_wait_loop_sleep(l, now);
 	return st;

@@ -1,41 +1,39 @@
 /*
- * Long messages of plain buffers among ranks of one host, by tiles: each rank copies what others need to an
- * area of its own, and takes what it needs from theirs.
+ * Long messages of plain buffers among ranks of one host, by tiles: each rank copies what others need to slots of its
+ * own region, and takes what it needs from theirs.
  *
  * An all_reduce has three things to do with each tile:
  *
- *   stage    tile k      own input -> own area, but for the rank's own slice
- *   reduce   tile k - 1  slice r of all inputs -> own result, and own result area
- *   gather   tile k - 2  the other ranks' result areas -> own result
+ *   stage    own input -> own slot, but for the rank's own slice
+ *   reduce   slice r of all inputs -> own result, and own slice of the own slot
+ *   gather   the other ranks' slices, from their slots -> own result
  *
- * which is step k. Where nothing is reduced (all_gather, all_to_all, broadcast: a tile is a strip of each block) it has
- * two:
+ * Where nothing is reduced (all_gather, all_to_all, broadcast: a tile is a strip of each block) it has two: stage and
+ * gather. Ranks in step stage tile k, reduce tile k - 1 and gather tile k - 2 in one step, in few slots, which stay in
+ * the caches. A rank that others keep waiting does what there is to do; or else it stages further tiles, into slots
+ * that ahead.h owns, as far as there are any.
  *
- *   stage    tile k      own blocks -> own result area
- *   gather   tile k - 1  the other ranks' result areas -> own result
+ * Each rank counts what it has staged, reduced and gathered, over all operations. A tile is reduced when all have
+ * staged it, and gathered when all have reduced it. Its slot is free again when all have gathered it, in this operation
+ * or a later one; nobody waits for that at the end.
  *
- * A step begins when every rank has made the one before: one wait for each tile. The areas of an even and an
- * odd tile are apart; those for results are counted on from operation to operation. So what a step reads was written
- * in the step before, and what it overwrites was read in the step before, or earlier: both are over on every rank.
- * Between operations: whoever ends one knows that all have made its last step but one. So nobody reads staged
- * inputs any more, nor any result area but the last one written, and the first step of the next operation
- * writes inputs, or the other result area. Its second one begins when all have made the first, and so have left the
- * operation before.
+ * Only their owner writes or reads the caller's buffers: a call may fail at any moment. In place, a tile is gathered
+ * after it was staged.
  *
- * Only their owner writes or reads the caller's buffers: a call may fail at any moment.
- *
- * Ordering: a step's bytes are written before `steps` is stored with release, and what is read
- * in a step comes before it, too; all of them are loaded with acquire.
+ * Ordering: what is written of a tile, with the number of its slot, comes before the count that says so, which is
+ * stored with release, and what is read of it before the count that says that it was read; counts are loaded with
+ * acquire. cico_model_test.c explores it.
  */
 #include "intra/cico.h"
 
+#include "intra/ahead.h"
 #include "intra/cma.h"
 #include "intra/nt_stores.h"
 #include "intra/shape.h"
 #include "reduce/copy.h"
 #include "reduce/spread.h"
 
-enum { LINE = COLL_LINE_BYTES, STAGE = 0, RESULT = 2 };
+enum { LINE = COLL_LINE_BYTES, IN_STEP = 3, STEPS_IN_CROWD = 16 };
 
 static bool reduces(const struct coll_job *job)
 {
@@ -76,11 +74,16 @@ static struct tile tile_at(const struct coll_intra *n, const struct coll_job *jo
 	return t;
 }
 
-/* Where results of tile k of a rank lie for others. */
-static char *results(const struct coll_intra *n, const struct intra_region *region, const struct coll_intra_state *s,
-                     uint32_t k)
+/* Of all operations before this one. */
+static uint64_t before(const struct coll_intra *n, const struct coll_intra_state *s)
 {
-	return coll_intra_cico_area(n, region, RESULT + (s->cell + k) % 2);
+	return n->tiles - s->pieces;
+}
+
+/* The slot in which that rank has tile k. */
+static char *slot_of(const struct coll_intra *n, const struct coll_intra_state *s, int rank, uint32_t k)
+{
+	return coll_ahead_slot(n, rank, *coll_ahead_entry(n, rank, before(n, s) + k));
 }
 
 /* ---- All-reduce ---- */
@@ -88,7 +91,7 @@ static char *results(const struct coll_intra *n, const struct intra_region *regi
 static void stage(struct coll_intra *n, const struct coll_job *job, const struct coll_intra_state *s, uint32_t k)
 {
 	const struct tile t = tile_at(n, job, s, k);
-	char *area = coll_intra_cico_area(n, n->mine, STAGE + k % 2);
+	char *area = slot_of(n, s, n->rank, k);
 	const char *in = job->in.base + t.at;
 
 	coll_reduce_copy(area, in, t.first);
@@ -99,11 +102,10 @@ static void reduce(struct coll_intra *n, const struct coll_job *job, const struc
 {
 	const struct tile t = tile_at(n, job, s, k);
 	const char *src[COLL_INTRA_SIZE_MAX];
-	char *dst[2] = {job->out.base + t.at + t.first, results(n, n->mine, s, k) + t.first};
+	char *dst[2] = {job->out.base + t.at + t.first, slot_of(n, s, n->rank, k) + t.first};
 
 	for (int r = 0; r < n->size; r++)
-		src[r] = r == n->rank ? job->in.base + t.at + t.first
-		                      : coll_intra_cico_area(n, n->peers[r].region, STAGE + k % 2) + t.first;
+		src[r] = r == n->rank ? job->in.base + t.at + t.first : slot_of(n, s, r, k) + t.first;
 	coll_reduce_spread(job->reduction, dst, 2, src, n->size, false, t.end - t.first);
 }
 
@@ -124,7 +126,7 @@ static void gather(struct coll_intra *n, const struct coll_job *job, const struc
 	for (int i = 1; i < n->size; i++) {
 		const int r = (n->rank + i) % n->size;
 		const size_t first = slice_at(t.bytes, n->size, r), end = slice_at(t.bytes, n->size, r + 1);
-		const char *from = results(n, n->peers[r].region, s, k) + first;
+		const char *from = slot_of(n, s, r, k) + first;
 
 		store(n, job->out.base + t.at + first, from, end - first);
 	}
@@ -156,7 +158,7 @@ static void stage_blocks(struct coll_intra *n, const struct coll_job *job, const
 {
 	const struct tile t = tile_at(n, job, s, k);
 	const bool scatters = coll_intra_scatters(job);
-	char *area = results(n, n->mine, s, k);
+	char *area = slot_of(n, s, n->rank, k);
 
 	if (!has_blocks(job, n->rank))
 		return;
@@ -184,7 +186,7 @@ static void gather_blocks(struct coll_intra *n, const struct coll_job *job, cons
 			continue;
 		to = job->out.base + block_from(job, r) + t.at;
 		from = r == n->rank ? job->in.base + coll_intra_block_for(job, r) + t.at
-		                    : results(n, n->peers[r].region, s, k) + strip_at(job, s, n->rank);
+		                    : slot_of(n, s, r, k) + strip_at(job, s, n->rank);
 		if (to != from)
 			store(n, to, from, t.bytes);
 	}
@@ -205,105 +207,203 @@ static void cut(const struct coll_job *job, struct coll_intra_state *s)
 	s->pieces = (uint32_t)((bytes + s->piece - 1) / s->piece);
 }
 
+/* Nobody reads the first so many tiles any more. */
+static void give_back(struct coll_intra *n, uint64_t tiles)
+{
+	for (; n->tiles_free < tiles; n->tiles_free++)
+		coll_ahead_give(n, n->tiles_free);
+}
+
 static void begin(struct coll_intra *n, const struct coll_job *job, struct coll_intra_state *s)
 {
+	uint64_t read = n->tiles;
+
+	for (int r = 0; r < n->size; r++)
+		if (r != n->rank) {
+			const uint64_t gathered =
+			        atomic_load_explicit(&n->peers[r].region->gathered, memory_order_acquire);
+
+			read = gathered < read ? gathered : read;
+		}
+	give_back(n, read);
+	coll_ahead_end(n);
 	s->way = COLL_WAY_CICO;
 	s->phase = INTRA_OWN;
-	s->done = s->next = 0;
+	s->done = s->next = s->taken = 0;
 	cut(job, s);
-	s->cell = n->tiles;
 	n->tiles += s->pieces;
 	coll_intra_nt_slots(n, s, coll_intra_touched_bytes(job, false), reduces(job) && job->in.base == job->out.base);
 }
 
-/* Every rank has made this one's last step; in the first, it makes the same call. */
-static coll_status await_steps(struct coll_intra *n, const struct coll_job *job, struct coll_intra_state *s)
-{
-	for (; s->done < (uint32_t)n->size; s->done++) {
-		const struct intra_region *region = n->peers[s->done].region;
-		uint64_t word;
-		coll_status st;
+/* The least of what the other ranks have made, of the tiles of this operation. */
+struct made {
+	uint32_t staged, reduced;
+};
 
-		if (s->done == (uint32_t)n->rank)
+static uint32_t least(uint32_t so_far, const _Atomic uint64_t *count, uint64_t first)
+{
+	const uint64_t made = atomic_load_explicit(count, memory_order_acquire), here = made < first ? 0 : made - first;
+
+	return here < so_far ? (uint32_t)here : so_far;
+}
+
+/* Also gives back slots that all have read. s->pending: who keeps this rank waiting, in front of all others. */
+static coll_status look(struct coll_intra *n, const struct coll_job *job, struct coll_intra_state *s, struct made *m)
+{
+	const uint64_t first = before(n, s);
+	uint64_t read = n->tiles;
+
+	*m = (struct made){s->pieces, s->pieces};
+	for (int r = 0; r < n->size; r++) {
+		const struct intra_region *theirs = n->peers[r].region;
+		const struct made so_far = *m;
+		uint64_t gathered;
+
+		if (r == n->rank)
 			continue;
-		s->pending = s->done;
-		if (s->next == 1) {
-			st = coll_intra_check(job, s, &region->entries[s->epoch % COLL_DEPTH].lines[0], true);
-			if (st != COLL_OK)
-				return st == COLL_AGAIN ? coll_intra_idle(n, s) : st;
+		/* Before anything of another is touched, it is known to make the same call. */
+		if (s->done == 0 && s->taken == 0) {
+			const coll_status st =
+			        coll_intra_check(job, s, &theirs->entries[s->epoch % COLL_DEPTH].lines[0], true);
+
+			if (st != COLL_OK) {
+				s->pending = (uint32_t)r;
+				*m = (struct made){0};
+				return st;
+			}
 		}
-		/* Of a later epoch: it has made them all. */
-		word = atomic_load_explicit(&region->steps, memory_order_acquire);
-		if (word < (n->epoch << COLL_STEP_BITS | s->next))
-			return coll_intra_idle(n, s);
+		m->staged = least(m->staged, &theirs->steps, first);
+		m->reduced = least(m->reduced, &theirs->joined, first);
+		gathered = atomic_load_explicit(&theirs->gathered, memory_order_acquire);
+		read = gathered < read ? gathered : read;
+		if (m->staged < so_far.staged || m->reduced < so_far.reduced)
+			s->pending = (uint32_t)r;
 	}
-	s->done = 0;
-	if (s->next == 1)
-		n->all = s->epoch;
+	give_back(n, read);
+	n->all = s->epoch;
 	return COLL_OK;
 }
 
-static uint32_t steps_of(const struct coll_job *job, const struct coll_intra_state *s)
+/* What is made in one step. */
+struct turn {
+	bool gathers, reduces, stages;
+};
+
+/* How many tiles may be staged that not all have gathered. Ranks that share cores wait for each other all the time:
+ * they stay in the caches unless others want the cores, too. */
+static uint32_t room(const struct coll_intra *n)
 {
-	return s->pieces + (reduces(job) ? 2 : 1);
+	return n->alone || coll_intra_is_crowded(n) ? coll_ahead_slots(n) : IN_STEP + 1;
 }
 
-static void step_reduce(struct coll_intra *n, const struct coll_job *job, const struct coll_intra_state *s)
+/* What may be made now; late: ranks in step would find more. Of operations before some slots may be in use, too. */
+static struct turn plan(const struct coll_intra *n, const struct coll_job *job, const struct coll_intra_state *s,
+                        const struct made *m, bool *late)
 {
-	const uint32_t k = s->next;
+	const uint32_t behind = reduces(job) ? 2 : 1, in_use = (uint32_t)(before(n, s) + s->next - n->tiles_free);
+	const bool all = s->next == s->pieces;
+	const bool gather = s->taken < s->pieces && (s->taken + behind <= s->next || all);
+	const bool reduce = reduces(job) && s->done < s->pieces && (s->done < s->next || all);
+	const uint32_t ready = reduces(job) ? m->reduced : m->staged;
+	struct turn t = {.gathers = s->taken < s->next && s->taken < ready,
+	                 .reduces = reduces(job) && s->done < s->next && s->done < m->staged};
 
-	if (k >= 2)
-		gather(n, job, s, k - 2);
-	if (k >= 1 && k - 1 < s->pieces)
-		reduce(n, job, s, k - 1);
-	if (k < s->pieces)
-		stage(n, job, s, k);
-}
-
-/* In place: the strips of a tile are gathered after they were staged. */
-static void step_blocks(struct coll_intra *n, const struct coll_job *job, const struct coll_intra_state *s)
-{
-	const uint32_t k = s->next;
-
-	if (k >= 1)
-		gather_blocks(n, job, s, k - 1);
-	if (k < s->pieces)
-		stage_blocks(n, job, s, k);
-}
-
-static void step(struct coll_intra *n, const struct coll_job *job, struct coll_intra_state *s)
-{
-	if (reduces(job))
-		step_reduce(n, job, s);
+	t.stages = !all && in_use < IN_STEP;
+	*late = (gather && !t.gathers) || (reduce && !t.reduces) || !(t.gathers || t.reduces || t.stages);
+	if (*late)
+		t.stages = !t.gathers && !t.reduces && !all && in_use < room(n);
 	else
-		step_blocks(n, job, s);
-	s->next++;
-	s->events++;
-	if (s->next < steps_of(job, s)) { /* nobody waits for the last one */
-		atomic_store_explicit(&n->mine->steps, n->epoch << COLL_STEP_BITS | s->next, memory_order_release);
-		coll_intra_nudge(n);
+		t = (struct turn){t.gathers && gather, t.reduces && reduce, t.stages};
+	return t;
+}
+
+/* The same, after a look for what ranks in step wait for. */
+static coll_status look_around(struct coll_intra *n, const struct coll_job *job, struct coll_intra_state *s,
+                               struct turn *t)
+{
+	int left = coll_intra_looks(n);
+	struct made m;
+	bool late;
+
+	for (;; left--) {
+		const coll_status st = look(n, job, s, &m);
+
+		if (st != COLL_OK && st != COLL_AGAIN)
+			return st;
+		*t = plan(n, job, s, &m, &late);
+		if (!late || left <= 0)
+			return t->gathers || t->reduces || t->stages ? COLL_OK : COLL_AGAIN;
+		coll_cpu_relax();
 	}
 }
 
-/* A step at a time: whoever polls looks at other things in between. */
+static bool is_over(const struct coll_job *job, const struct coll_intra_state *s)
+{
+	return s->taken == s->pieces && (s->done == s->pieces || !reduces(job));
+}
+
+static void publish(_Atomic uint64_t *count, uint64_t made)
+{
+	atomic_store_explicit(count, made, memory_order_release);
+}
+
+static void step(struct coll_intra *n, const struct coll_job *job, struct coll_intra_state *s, const struct turn *t)
+{
+	const uint64_t first = before(n, s);
+
+	if (t->gathers) {
+		if (reduces(job))
+			gather(n, job, s, s->taken);
+		else
+			gather_blocks(n, job, s, s->taken);
+		s->taken++;
+	}
+	if (t->reduces)
+		reduce(n, job, s, s->done++);
+	if (t->stages) {
+		coll_ahead_take(n, first + s->next);
+		if (reduces(job))
+			stage(n, job, s, s->next);
+		else
+			stage_blocks(n, job, s, s->next);
+		s->next++;
+	}
+	s->events++;
+	if (t->gathers)
+		publish(&n->mine->gathered, first + s->taken);
+	if (t->reduces)
+		publish(&n->mine->joined, first + s->done);
+	if (t->stages)
+		publish(&n->mine->steps, first + s->next);
+}
+
+/* A step at a time, for whoever polls looks at other things in between; more where the turns of ranks come seldom. */
 coll_status coll_intra_poll_cico(void *arg, const struct coll_job *job, struct coll_intra_state *s)
 {
 	struct coll_intra *n = arg;
-	coll_status st;
+	coll_status st = COLL_OK;
+	struct turn t = {0};
+	bool tells = false;
 
 	if (s->phase != INTRA_OWN) {
 		st = coll_intra_enter_once(n, job, s);
 		if (st != COLL_OK)
 			return coll_intra_not_yet(n, s, st);
-		begin(n, job, s); /* readers are told with the first step */
+		begin(n, job, s);
+		tells = true;
 	}
-	if (s->next > 0) {
-		st = await_steps(n, job, s);
+	for (int left = coll_intra_is_crowded(n) ? STEPS_IN_CROWD : 1; left > 0 && !is_over(job, s); left--) {
+		st = look_around(n, job, s, &t);
 		if (st != COLL_OK)
-			return st;
+			break;
+		step(n, job, s, &t);
+		tells = true;
 	}
-	step(n, job, s);
-	if (s->next < steps_of(job, s))
+	if (tells)
+		coll_intra_nudge(n);
+	if (st != COLL_OK)
+		return coll_intra_not_yet(n, s, st);
+	if (!is_over(job, s))
 		return COLL_AGAIN;
 	n->direct.stats.tiles += s->pieces;
 	coll_intra_nt_end(n);

@@ -161,6 +161,18 @@ static inline coll_status coll_intra_await(const struct coll_intra *n, const str
 	return coll_intra_check(job, s, line, numbered);
 }
 
+/* Other threads want the cores: what the other ranks do takes as long as their turn comes. */
+static inline bool coll_intra_is_crowded(const struct coll_intra *n)
+{
+	return n->fabric.crowded && atomic_load_explicit(n->fabric.crowded, memory_order_relaxed);
+}
+
+/* At what is about to come. */
+static inline int coll_intra_looks(const struct coll_intra *n)
+{
+	return coll_intra_is_crowded(n) ? 0 : n->looks;
+}
+
 typedef coll_status intra_move(struct coll_intra *n, const struct coll_job *job, struct coll_intra_state *s);
 
 /* What is about to come, or to be possible, looked for a while. */
@@ -169,7 +181,7 @@ static inline coll_status coll_intra_look(struct coll_intra *n, const struct col
 {
 	coll_status st = move(n, job, s);
 
-	for (int left = n->looks; st == COLL_AGAIN && left > 0; left--) {
+	for (int left = coll_intra_looks(n); st == COLL_AGAIN && left > 0; left--) {
 		coll_cpu_relax();
 		st = move(n, job, s);
 	}

@@ -14,6 +14,8 @@
 #ifndef COLL_INTRA_INTRA_H
 #define COLL_INTRA_INTRA_H
 
+#include <stdatomic.h>
+
 #include "engine/engine.h"
 #include "transport/transport.h"
 
@@ -34,6 +36,8 @@ struct coll_intra_fabric {
 	void (*free)(void *arg, struct coll_memory *mem);
 	/* Whether results are stored past the caches. */
 	struct coll_nt *nt;
+	/* Other threads want the cores of this rank now: see context/crowd.h. NULL: nobody says. Local. */
+	const atomic_bool *crowded;
 	/* Agreed: more ranks than cores; how long messages move that lie in plain memory. */
 	bool shared_cores;
 	enum coll_intra_copy { COLL_INTRA_AUTO, COLL_INTRA_CACHED, COLL_INTRA_STREAMED, COLL_INTRA_CMAED } way;

@@ -8,26 +8,29 @@
  * back.
  *
  * The vector is cut into chunks; of chunks 2k and 2k + 1, pair k, the first is rank 0's to reduce and the second
- * rank 1's. A rank copies its input of the other's chunk to a slot of its own ring. The other joins that
+ * rank 1's. A rank copies its input of the other's chunk to a slot of its own region. The other joins that
  * with its input, stores the sum to its result and to the slot, where it has read the line a moment ago; the owner
  * copies it from there to its result. So a byte of a vector is loaded and stored twice (sent and taken, or joined),
  * where two ranks that send each other all of it and both join all of it load three times, their own input twice. Lines
  * cross as often: half of the vector there and half back.
  *
- * Step k of an operation does three things for three pairs:
+ * Ranks in step do three things in a step, for three pairs, block by block:
  *
  *   take   pair k - 2 AHEAD   own slot -> result
  *   join   pair k - AHEAD     the other's slot, own input -> that slot, result
  *   send   pair k             own input -> own slot
  *
- * and begins when the other has made step k - AHEAD: it has sent there what is joined now, and joined what is taken
- * now. Pair k's slot is that of pair k - 2 AHEAD, which is taken in the same step, before, block by block.
+ * and go on so while they find what they take and join, which the other has joined and sent. A rank that does not find
+ * it looks for a while. Then it takes or joins what there is; or else it sends further pairs, into slots that ahead.h
+ * owns, as the other does not run. When the other runs again, it finds all that at once; nothing more is sent before
+ * all but 2 AHEAD pairs are taken, and both keep step again.
  *
- * Ordering. A step's bytes are stored before `steps` is, with release; the other loads it with acquire before it reads
- * them. A slot is written by its owner after its own loads of what came back, by the other after it has seen
- * (acquire) that it was sent, which is after those loads (release). Between operations: who ends one has taken all
- * its slots, and the other has nothing more to do there; it does not touch them before this rank has made steps of the
- * next one. pair_stream_model_test.c explores it.
+ * Ordering. What a rank has sent is stored, with the slot's number, before `steps` is, with release; what it has joined
+ * before `joined` is. The other loads each with acquire before it reads those bytes. A slot is written by its owner
+ * after its own loads of what came back, by the other after it has seen (acquire) that it was sent, which is after
+ * those loads (release). So a slot is the owner's, or the other's, and the two counts hand it over. Between operations:
+ * who ends one has taken all its slots, and the other has nothing more to do there; it does not touch them before this
+ * rank has sent in the next one. pair_stream_model_test.c explores it.
  *
  * Swap: all_gather, reduce_scatter and all_to_all.
  *
@@ -50,6 +53,7 @@
 
 #include <assert.h>
 
+#include "intra/ahead.h"
 #include "intra/cma.h"
 #include "intra/nt_stores.h"
 #include "intra/pair_swap.h"
@@ -91,10 +95,15 @@ static void end(struct coll_intra *n, const struct coll_job *job, const struct c
 
 /* ---- Halves ---- */
 
-enum { HALVES_AHEAD = COLL_RING_SLOTS / 2, POLL_STEPS = 8 };
-_Static_assert(2 * HALVES_AHEAD == COLL_RING_SLOTS, "a slot is taken in the step that sends it again");
+enum { HALVES_AHEAD = COLL_RING_SLOTS / 2, IN_STEP = 2 * HALVES_AHEAD, POLL_STEPS = 8, POLL_STEPS_CROWDED = 128 };
 
-/* The chunk of pair k that `joiner` reduces, in the ring of the other. */
+/* What is made in one step; or none of it is possible. */
+struct turn {
+	bool takes, joins, sends;
+	bool late; /* a rank in step would find more */
+};
+
+/* The chunk of pair k that `joiner` reduces, in the slot of the other. */
 static struct coll_leg half_of(const struct coll_intra *n, const struct coll_job *job, const struct coll_intra_state *s,
                                uint32_t k, int joiner)
 {
@@ -102,7 +111,7 @@ static struct coll_leg half_of(const struct coll_intra *n, const struct coll_job
 	const struct coll_span here = coll_intra_span(all, s->piece, 2 * (size_t)k + (size_t)joiner);
 	const struct coll_span next = coll_intra_span(all, s->piece, 2 * (size_t)(k + 1) + (size_t)joiner);
 
-	return (struct coll_leg){.slot = coll_intra_slot(n, COLL_RING_HALVES, k, !joiner),
+	return (struct coll_leg){.slot = coll_ahead_slot(n, !joiner, *coll_ahead_entry(n, !joiner, k)),
 	                         .own = job->in.base + here.at,
 	                         .next = next.bytes ? job->in.base + next.at : NULL,
 	                         .next_bytes = next.bytes,
@@ -110,33 +119,104 @@ static struct coll_leg half_of(const struct coll_intra *n, const struct coll_job
 	                         .bytes = here.bytes};
 }
 
-static void make_step(struct coll_intra *n, const struct coll_job *job, struct coll_intra_state *s)
+static bool is_over(const struct coll_intra_state *s)
 {
-	const uint32_t k = s->next;
-	const uint64_t since_ns = coll_intra_nt_since(n);
+	return s->done == s->pieces && s->taken == s->pieces;
+}
+
+/* So many pairs of this call; all of them when the word is of a later one. */
+static uint32_t pairs_in(const struct coll_intra *n, const struct coll_intra_state *s, const _Atomic uint64_t *word)
+{
+	const uint64_t made = atomic_load_explicit(word, memory_order_acquire), none = n->epoch << COLL_STEP_BITS;
+
+	return made < none ? 0 : made - none < s->pieces ? (uint32_t)(made - none) : s->pieces;
+}
+
+/* How many pairs may be under way. Ranks that share a core wait for each other all the time: they stay in the caches
+ * unless others want the core, too. */
+static uint32_t room(const struct coll_intra *n)
+{
+	return n->alone || coll_intra_is_crowded(n) ? coll_ahead_slots(n) : 4 * IN_STEP;
+}
+
+/* What may be made now; what the other has made, in all. */
+static coll_status plan(struct coll_intra *n, const struct coll_job *job, struct coll_intra_state *s, struct turn *t,
+                        uint32_t *made)
+{
+	const struct intra_region *theirs = n->peers[!n->rank].region;
+	const bool all_sent = s->next == s->pieces;
+	/* In step: what is next. */
+	const bool join = s->done < s->pieces && (s->done + HALVES_AHEAD <= s->next || all_sent);
+	const bool take = s->taken < s->pieces && (s->taken + IN_STEP <= s->next || all_sent);
+	uint32_t sent = 0, joined = 0;
+
+	/* Before anything of the other's is touched, it is known to make the same call. */
+	if (s->done == 0) {
+		const coll_status st = coll_intra_check(job, s, &theirs->entries[s->epoch % COLL_DEPTH].lines[0], true);
+
+		if (st != COLL_OK && st != COLL_AGAIN)
+			return st;
+		if (st == COLL_OK)
+			sent = pairs_in(n, s, &theirs->steps);
+	} else {
+		sent = pairs_in(n, s, &theirs->steps);
+	}
+	if (sent > 0)
+		joined = pairs_in(n, s, &theirs->joined);
+	*made = sent + joined;
+	*t = (struct turn){.takes = s->taken < joined, .joins = s->done < sent};
+	t->late = (join && !t->joins) || (take && !t->takes);
+	if (t->late) {
+		t->sends = !t->joins && !t->takes && !all_sent && s->next - s->taken < room(n);
+		return COLL_OK;
+	}
+	t->takes &= take;
+	t->joins &= join;
+	t->sends = !all_sent && s->next - s->taken - t->takes < IN_STEP;
+	return COLL_OK;
+}
+
+/* The same, after a look for what a rank in step waits for; but only one look while the other does not move. */
+static coll_status look_around(struct coll_intra *n, const struct coll_job *job, struct coll_intra_state *s,
+                               struct turn *t)
+{
+	uint32_t made = 0;
+	coll_status st = plan(n, job, s, t, &made);
+
+	for (int left = made == s->cell ? 0 : coll_intra_looks(n); st == COLL_OK && t->late && left > 0; left--) {
+		coll_cpu_relax();
+		st = plan(n, job, s, t, &made);
+	}
+	if (t->late)
+		s->cell = made;
+	return st;
+}
+
+static void make_step(struct coll_intra *n, const struct coll_job *job, struct coll_intra_state *s,
+                      const struct turn *t)
+{
+	const uint64_t since_ns = coll_intra_nt_since(n), base = n->epoch << COLL_STEP_BITS;
 	struct coll_weave w = {
 	        .reduction = job->reduction, .own_first = n->rank == 0, .returns = true, .stream = n->nt.choice.stream};
 
-	if (k >= 2 * HALVES_AHEAD)
-		w.taken = half_of(n, job, s, k - 2 * HALVES_AHEAD, !n->rank);
-	if (k >= HALVES_AHEAD && k - HALVES_AHEAD < s->pieces)
-		w.joined = half_of(n, job, s, k - HALVES_AHEAD, n->rank);
-	if (k < s->pieces) {
-		w.sent = half_of(n, job, s, k, !n->rank);
+	if (t->takes) {
+		w.taken = half_of(n, job, s, s->taken, !n->rank);
+		coll_ahead_give(n, s->taken++);
+	}
+	if (t->joins)
+		w.joined = half_of(n, job, s, s->done++, n->rank);
+	if (t->sends) {
+		coll_ahead_take(n, s->next); /* the slot that is taken, if it is the first */
+		w.sent = half_of(n, job, s, s->next++, !n->rank);
 		w.sent.to = NULL;
 	}
 	coll_intra_stream_kernel(&w);
 	coll_intra_nt_until(n, since_ns);
-	s->next++;
 	s->events++;
-	if (k < s->pieces + HALVES_AHEAD) /* nobody waits for those behind */
-		publish_steps(n, s->next);
-}
-
-/* The other has made the step of HALVES_AHEAD before this one. */
-static coll_status ready(struct coll_intra *n, const struct coll_job *job, struct coll_intra_state *s)
-{
-	return s->next < HALVES_AHEAD ? COLL_OK : reached(n, job, s, s->next - HALVES_AHEAD + 1);
+	if (t->joins)
+		atomic_store_explicit(&n->mine->joined, base | s->done, memory_order_release);
+	if (t->sends)
+		atomic_store_explicit(&n->mine->steps, base | s->next, memory_order_release);
 }
 
 static void begin_halves(struct coll_intra *n, const struct coll_job *job, struct coll_intra_state *s)
@@ -148,20 +228,28 @@ static void begin_halves(struct coll_intra *n, const struct coll_job *job, struc
 	coll_intra_nt_slots(n, s, 2 * bytes, job->in.base == job->out.base);
 }
 
-/* Some steps at a time: whoever polls looks at other things in between. */
+/* Some steps at a time: whoever polls looks at other things in between. The other is woken up behind them: it has more
+ * to do than one step then. Where it must wait for a core it is worth while to have much more. */
 static coll_status go_halves(struct coll_intra *n, const struct coll_job *job, struct coll_intra_state *s)
 {
-	const uint32_t steps = s->pieces + 2 * HALVES_AHEAD;
+	const int steps = coll_intra_is_crowded(n) ? POLL_STEPS_CROWDED : POLL_STEPS;
 	coll_status st = COLL_OK;
+	bool tells = s->next == 0;
+	struct turn t = {0};
 
-	for (int i = 0; i < POLL_STEPS && st == COLL_OK && s->next < steps; i++) {
-		st = coll_intra_look(n, job, s, ready);
+	for (int i = 0; i < steps && !is_over(s) && st == COLL_OK; i++) {
+		st = look_around(n, job, s, &t);
+		if (st == COLL_OK && !t.takes && !t.joins && !t.sends)
+			st = COLL_AGAIN;
 		if (st == COLL_OK)
-			make_step(n, job, s);
+			make_step(n, job, s, &t);
+		tells |= st == COLL_OK;
 	}
+	if (tells)
+		coll_intra_nudge(n);
 	if (st != COLL_OK)
 		return coll_intra_not_yet(n, s, st);
-	return s->next < steps ? COLL_AGAIN : COLL_OK;
+	return is_over(s) ? COLL_OK : COLL_AGAIN;
 }
 
 /* ---- Swap ---- */
@@ -262,7 +350,8 @@ static coll_status begin(struct coll_intra *n, const struct coll_job *job, struc
 		return st;
 	s->way = COLL_WAY_PAIR_STREAM;
 	s->phase = INTRA_OWN;
-	s->done = s->next = 0;
+	s->done = s->next = s->taken = 0;
+	s->cell = UINT32_MAX; /* nothing was looked at */
 	/* What has just been read is in the cache and is overwritten there. */
 	if (job->plan->kind == COLL_KIND_ALL_REDUCE)
 		begin_halves(n, job, s);
@@ -287,7 +376,9 @@ coll_status coll_intra_poll_pair_stream(void *arg, const struct coll_job *job, s
 	if (st != COLL_OK)
 		return st;
 	end(n, job, s);
-	if (!halves)
+	if (halves)
+		coll_ahead_end(n);
+	else
 		n->streamed_in += s->pieces;
 	if (s->trial)
 		coll_intra_cma_ended(n, job);

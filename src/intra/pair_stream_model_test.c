@@ -1,10 +1,10 @@
 /*
  * The slots of pair_stream.c, of both schedules, explored: two ranks, a few operations of some chunks each behind each
  * other, every interleaving of their memory operations, on a memory as weak as Arm's (weak_model_test.h). The real
- * rings have four slots; here they have two, so that each is used again soon. Operations are in place: what is sent is
- * what the operation before has put there. How far a rank of the pair stream sends ahead of what it takes depends on
- * the other: each of the two takes as soon as it can, or as late as it may. What is read before the first chunk is
- * epoch_model_test.c's.
+ * rings have four slots; here they have two, so that each is used again soon; of halves there are three, with those
+ * that a rank fills while the other does not run (ahead.h). Operations are in place: what is sent is what the operation
+ * before has put there. How far a rank sends ahead of what it takes depends on the other: each of the two takes as soon
+ * as it can, or as late as it may. What is read before the first chunk is epoch_model_test.c's.
  *
  * Required: chunk c is taken as it was sent, whatever its slot held before, and nobody waits for ever. Every rule is
  * dropped once, and then one of these must break.
@@ -13,7 +13,7 @@
 
 #include "intra/weak_model_test.h"
 
-enum { RANKS = 2, SLOTS = 2, HALVES_AHEAD = SLOTS / 2, CHUNKS_MAX = 6, STEP_RANGE = 8 };
+enum { RANKS = 2, SLOTS = 2, HALF_SLOTS = 3, IN_STEP = 2, CHUNKS_MAX = 6, STEP_RANGE = 8 };
 static_assert(CHUNKS_MAX < STEP_RANGE, "a count of chunks beside the turn");
 
 /* How many chunks an operation of each kind has, which go by the pair stream or, in pairs, by halves; 0: it is another
@@ -34,23 +34,32 @@ enum rule {
 	ONE_TOO_FAR,        /* chunk c + SLOTS is sent before c has been taken */
 	STORED_UNSENT,      /* a rank takes chunk c before it has sent its own */
 	SENT_UNTAKEN,       /* halves: a slot is filled before what came back in it is taken */
-	STEP_TOO_SOON,      /* halves: a step waits for one less of the other's */
+	JOINED_TOO_SOON,    /* halves: a chunk is joined when the one before has been sent */
+	TAKEN_TOO_SOON,     /* halves: a chunk is taken when the one before has been joined */
 	RINGS_SHARED,       /* halves: in the slots of the pair stream */
-	STEPS_BEFORE_HALF,  /* halves: steps are stored without release */
+	STEPS_BEFORE_HALF,  /* halves: the count of what was sent is stored without release */
 	HALF_BEFORE_STEPS,  /* and awaited without acquire */
+	JOINED_BEFORE_SUM,  /* halves: the count of what was joined is stored without release */
+	SUM_BEFORE_JOINED,  /* and awaited without acquire */
+	ENTRY_AFTER_STEPS,  /* halves: the number of a slot is written behind the count */
+	ENTRY_TOO_SOON,     /* halves: and is read before it */
 	RULES
 };
 static const char *const rule_names[RULES] = {
-        "none dropped", "steps before chunk", "chunk before steps", "steps without turn", "rings stay",
-        "counted anew", "one too far",        "stored unsent",      "sent untaken",       "step too soon",
-        "rings shared", "steps before half",  "half before steps"};
+        "none dropped",      "steps before chunk", "chunk before steps", "steps without turn", "rings stay",
+        "counted anew",      "one too far",        "stored unsent",      "sent untaken",       "joined too soon",
+        "taken too soon",    "rings shared",       "steps before half",  "half before steps",  "joined before sum",
+        "sum before joined", "entry after steps",  "entry too soon"};
 
-/* Words: the slots of both rings, and of halves; what each rank has sent; its buffer, a word for each chunk. */
+/* Words: the slots of both rings, and of halves; which slot has which chunk; what each rank has sent, and joined; its
+ * buffer, a word for each chunk. */
 enum {
 	SLOT,
 	HALF_SLOT = SLOT + 2 * SLOTS,
-	STEPS = HALF_SLOT + 2 * SLOTS,
-	BUFFER = STEPS + RANKS,
+	ENTRY = HALF_SLOT + RANKS * HALF_SLOTS,
+	STEPS = ENTRY + RANKS * HALF_SLOTS,
+	JOINED = STEPS + RANKS,
+	BUFFER = JOINED + RANKS,
 	WORDS = BUFFER + RANKS * CHUNKS_MAX
 };
 static_assert((int)WORDS <= WEAK_WORDS, "the words of both ranks");
@@ -135,57 +144,145 @@ static void stream(struct writer *w, int chunks)
 
 /* ---- Halves: of chunks 2k and 2k + 1 each rank joins one, and sends and takes the other ---- */
 
-static int half_slot_of(const struct writer *w, int k, int rank)
+/* A rank's part in one call: which slots it has given to its chunks so far, as it sends and takes them. */
+struct halves {
+	int of[CHUNKS_MAX / 2];
+	bool used[HALF_SLOTS];
+	int sent, joined, taken, pairs;
+};
+
+/* What the other rank gives to its chunks follows from its own order. */
+static void plan_halves(const struct writer *w, int rank, int pairs, int *of);
+
+static int half_slot(const struct writer *w, int slot, int rank)
 {
-	return (drops(w, RINGS_SHARED) ? SLOT : HALF_SLOT) + rank * SLOTS + k % SLOTS;
+	return drops(w, RINGS_SHARED) ? SLOT + rank * SLOTS + slot % SLOTS : HALF_SLOT + rank * HALF_SLOTS + slot;
 }
 
-static void take_half(struct writer *w, int k)
+static int entry_of(int rank, int k)
 {
-	const int c = 2 * k + !w->me;
+	return ENTRY + rank * HALF_SLOTS + k % HALF_SLOTS;
+}
 
-	weak_emit(w->w, w->me, WEAK_LOAD, half_slot_of(w, k, w->me), chunk_of(w, c, !w->me));
+static void take_half(struct writer *w, struct halves *h)
+{
+	const int k = h->taken, c = 2 * k + !w->me, early = drops(w, TAKEN_TOO_SOON);
+
+	weak_emit(w->w, w->me, WEAK_AWAIT_REACHED, JOINED + !w->me, steps_of(w, k + 1 - early))->acquire =
+	        !drops(w, SUM_BEFORE_JOINED);
+	weak_emit(w->w, w->me, WEAK_LOAD, half_slot(w, h->of[k], w->me), chunk_of(w, c, !w->me));
 	weak_emit(w->w, w->me, WEAK_STORE, buffer_of(w->me, c), w->epoch);
+	h->used[h->of[k]] = false;
+	h->taken++;
 }
 
-static void join_half(struct writer *w, int k)
+static void join_half(struct writer *w, struct halves *h, const int *theirs)
 {
-	const int c = 2 * k + w->me;
+	const int k = h->joined, c = 2 * k + w->me, slot = half_slot(w, theirs[k], !w->me);
 
-	weak_emit(w->w, w->me, WEAK_LOAD, half_slot_of(w, k, !w->me), chunk_of(w, c, !w->me));
+	if (drops(w, ENTRY_TOO_SOON))
+		weak_emit(w->w, w->me, WEAK_LOAD, entry_of(!w->me, k), theirs[k] + 1);
+	weak_emit(w->w, w->me, WEAK_AWAIT_REACHED, STEPS + !w->me, steps_of(w, k + 1 - drops(w, JOINED_TOO_SOON)))
+	        ->acquire = !drops(w, HALF_BEFORE_STEPS);
+	if (!drops(w, ENTRY_TOO_SOON))
+		weak_emit(w->w, w->me, WEAK_LOAD, entry_of(!w->me, k), theirs[k] + 1);
+	weak_emit(w->w, w->me, WEAK_LOAD, slot, chunk_of(w, c, !w->me));
 	weak_emit(w->w, w->me, WEAK_LOAD, buffer_of(w->me, c), w->held[c]);
-	weak_emit(w->w, w->me, WEAK_STORE, half_slot_of(w, k, !w->me), chunk_of(w, c, w->me));
+	weak_emit(w->w, w->me, WEAK_STORE, slot, chunk_of(w, c, w->me));
 	weak_emit(w->w, w->me, WEAK_STORE, buffer_of(w->me, c), w->epoch);
+	weak_emit(w->w, w->me, WEAK_STORE, JOINED + w->me, steps_of(w, k + 1))->release = !drops(w, JOINED_BEFORE_SUM);
+	h->joined++;
 }
 
-static void send_half(struct writer *w, int k)
+static int first_free(const struct halves *h)
 {
-	const int c = 2 * k + !w->me;
+	int slot = 0;
 
+	while (h->used[slot])
+		slot++;
+	return slot;
+}
+
+static void send_half(struct writer *w, struct halves *h)
+{
+	const int k = h->sent, c = 2 * k + !w->me, slot = first_free(h);
+
+	h->of[k] = slot;
+	h->used[slot] = true;
 	weak_emit(w->w, w->me, WEAK_LOAD, buffer_of(w->me, c), w->held[c]);
-	weak_emit(w->w, w->me, WEAK_STORE, half_slot_of(w, k, w->me), chunk_of(w, c, w->me));
+	weak_emit(w->w, w->me, WEAK_STORE, half_slot(w, slot, w->me), chunk_of(w, c, w->me));
+	if (!drops(w, ENTRY_AFTER_STEPS))
+		weak_emit(w->w, w->me, WEAK_STORE, entry_of(w->me, k), slot + 1);
+	weak_emit(w->w, w->me, WEAK_STORE, STEPS + w->me, steps_of(w, k + 1))->release = !drops(w, STEPS_BEFORE_HALF);
+	if (drops(w, ENTRY_AFTER_STEPS))
+		weak_emit(w->w, w->me, WEAK_STORE, entry_of(w->me, k), slot + 1);
+	h->sent++;
 }
 
-static void step_of_halves(struct writer *w, int k, int pairs)
+/* Pairs of this rank that are under way at most: in step, or while the other does not run. */
+static int under_way(const struct writer *w, int rank)
 {
-	const int taken = k - 2 * HALVES_AHEAD, joined = k - HALVES_AHEAD;
-	const bool first = drops(w, SENT_UNTAKEN) && k < pairs;
+	return (rank == 0 ? w->w->shape / SLOTS : w->w->shape % SLOTS) ? HALF_SLOTS : IN_STEP;
+}
 
-	if (joined - drops(w, STEP_TOO_SOON) >= 0)
-		weak_emit(w->w, w->me, WEAK_AWAIT_REACHED, STEPS + !w->me,
-		          steps_of(w, joined + 1 - drops(w, STEP_TOO_SOON)))
-		        ->acquire = !drops(w, HALF_BEFORE_STEPS);
-	if (first)
-		send_half(w, k);
-	if (taken >= 0)
-		take_half(w, taken);
-	if (joined >= 0 && joined < pairs)
-		join_half(w, joined);
-	if (k < pairs && !first)
-		send_half(w, k);
-	if (k < pairs + HALVES_AHEAD)
-		weak_emit(w->w, w->me, WEAK_STORE, STEPS + w->me, steps_of(w, k + 1))->release =
-		        !drops(w, STEPS_BEFORE_HALF);
+/* One turn: takes and joins, then sends, where the schedule of the rank has it so. */
+enum { TAKES = 1, JOINS = 2, SENDS = 4 };
+static int turn_of(const struct writer *w, int rank, const struct halves *h)
+{
+	const int most = under_way(w, rank);
+	const bool full = h->sent == h->pairs || h->sent - h->taken == most;
+	int turn = 0;
+
+	if (h->joined < h->pairs && (full || h->joined + IN_STEP / 2 <= h->sent) && most == IN_STEP)
+		turn |= JOINS;
+	if (h->joined < h->pairs && full && most > IN_STEP)
+		turn |= JOINS;
+	if (full && h->taken < h->sent)
+		turn |= TAKES;
+	if (h->sent < h->pairs && h->sent - h->taken - (turn & TAKES) < most)
+		turn |= SENDS;
+	return turn;
+}
+
+static void halves(struct writer *w, int pairs)
+{
+	struct halves h = {.pairs = pairs};
+	int theirs[CHUNKS_MAX / 2];
+
+	plan_halves(w, !w->me, pairs, theirs);
+	while (h.taken < pairs || h.joined < pairs) {
+		const int turn = turn_of(w, w->me, &h);
+		const bool first = drops(w, SENT_UNTAKEN) && turn & SENDS && turn & TAKES;
+
+		/* The other joins first what it takes last: who takes in front of that would wait for itself. */
+		if (turn & JOINS)
+			join_half(w, &h, theirs);
+		if (first) {
+			h.used[h.of[h.taken]] = false;
+			send_half(w, &h);
+		}
+		if (turn & TAKES)
+			take_half(w, &h);
+		if (turn & SENDS && !first)
+			send_half(w, &h);
+	}
+}
+
+static void plan_halves(const struct writer *w, int rank, int pairs, int *of)
+{
+	struct halves h = {.pairs = pairs};
+
+	while (h.taken < pairs || h.joined < pairs) {
+		const int turn = turn_of(w, rank, &h);
+
+		h.joined += (turn & JOINS) != 0;
+		if (turn & TAKES)
+			h.used[h.of[h.taken++]] = false;
+		if (turn & SENDS) {
+			h.of[h.sent] = of[h.sent] = first_free(&h);
+			h.used[h.of[h.sent++]] = true;
+		}
+	}
 }
 
 static void operation(struct writer *w, int kind)
@@ -195,8 +292,8 @@ static void operation(struct writer *w, int kind)
 	w->epoch++;
 	if (!kinds_of[kind].halves)
 		stream(w, chunks);
-	for (int k = 0; kinds_of[kind].halves && k < pairs + 2 * HALVES_AHEAD; k++)
-		step_of_halves(w, k, pairs);
+	if (kinds_of[kind].halves)
+		halves(w, pairs);
 	for (int k = 0; k < chunks; k++)
 		w->held[k] = w->epoch;
 	w->sent += chunks;

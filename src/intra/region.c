@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "intra/ahead.h"
 #include "intra/central.h"
 #include "intra/enter.h"
 #include "intra/intra.h"
@@ -26,7 +27,8 @@ enum { LOOKS = 60 };
 
 size_t coll_intra_region_bytes(size_t payload_bytes)
 {
-	return coll_intra_wide_at(payload_bytes) + COLL_DEPTH * sizeof(struct intra_wide);
+	return coll_intra_ahead_at(payload_bytes) + COLL_AHEAD_TABLE_BYTES +
+	       COLL_AHEAD_SLOTS * (COLL_PAIR_SLOT_BYTES + COLL_AREA_GAP);
 }
 
 coll_status coll_intra_create(struct coll_intra **intra, const struct coll_intra_fabric *fabric,
@@ -70,6 +72,7 @@ void coll_intra_destroy(struct coll_intra **intra)
 		if (p->offered)
 			p->transport->shared->withdraw(p->link, &n->key);
 	}
+	coll_ahead_forget(n);
 	if (n->memory.base)
 		n->fabric.free(n->fabric.arg, &n->memory);
 	free(n->peers);

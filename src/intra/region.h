@@ -12,6 +12,7 @@
  *             written
  *   tiles     of more than two ranks: cico.c; of two, slots: pair_stream.c, pair_bcast.c
  *   wide      COLL_DEPTH places of broadcasts: eager_bcast.c
+ *   ahead     slots that a rank fills while its peer does not run: ahead.h
  *
  * The first line of the entry of epoch t is written in every operation, with payload or
  * without: "I have entered epoch t". A rank has read all it will of epoch t - 1, of anybody's
@@ -54,6 +55,7 @@ enum {
 	COLL_PIECES_MAX = 32,     /* of the payload of a cell */
 	COLL_EDGE_MAX = 64 << 10, /* the largest page there is */
 	COLL_STEP_BITS = 20,
+	COLL_AHEAD_TABLE_BYTES = 4096,
 	COLL_TILE_AREAS = 4, /* two for inputs, two for results */
 	/* Behind each area: equal places of different ranks and areas do not fall on one another in a cache. */
 	COLL_AREA_GAP = 4096 + 256,
@@ -94,8 +96,11 @@ struct intra_region {
 	/* zero_copy.c: its owner takes its buffers back; its owner reads or writes others' at this moment */
 	_Alignas(COLL_LINE_BYTES) atomic_uint revoked;
 	_Alignas(COLL_LINE_BYTES) atomic_uint busy;
-	/* cico.c, pair_stream.c: epoch << COLL_STEP_BITS | how many steps of it its owner has made */
+	/* pair_stream.c: epoch << COLL_STEP_BITS | how many chunks of it its owner has sent, and of the other's joined.
+	 * cico.c: tiles in all operations so far that its owner has staged, reduced and gathered. */
 	_Alignas(COLL_LINE_BYTES) _Atomic uint64_t steps;
+	_Atomic uint64_t joined;
+	_Atomic uint64_t gathered;
 	/* pair_bcast.c: chunks in all operations so far, when its owner filled one last, and when it emptied one */
 	_Alignas(COLL_LINE_BYTES) _Atomic uint64_t poured;
 	_Alignas(COLL_LINE_BYTES) _Atomic uint64_t drained;
@@ -184,6 +189,13 @@ struct intra_nt {
 	uint64_t spent_ns; /* by passes so far, if they are timed */
 };
 
+/* Slots of this rank: ahead.h. */
+struct intra_ahead {
+	uint64_t used[(COLL_AHEAD_SLOTS + 63) / 64]; /* a bit for each */
+	uint32_t touched;                            /* so many were used since they were given back */
+	size_t kept_bytes;                           /* counted as such of this process */
+};
+
 struct coll_intra {
 	int rank, size;
 	bool alone;     /* every rank has a core */
@@ -196,14 +208,16 @@ struct coll_intra {
 	struct intra_entry *quick_mine;
 	const struct intra_entry *quick_theirs;
 	const unsigned *quick_asleep;
-	struct intra_peer *peers;       /* by rank */
-	uint64_t exchanges;             /* operations of pair_swap.c so far */
-	uint32_t wide;                  /* of two ranks: the place of eager_bcast.c in use */
-	int wide_root;                  /* and who has written to it last */
+	struct intra_peer *peers; /* by rank */
+	uint64_t exchanges;       /* operations of pair_swap.c so far */
+	uint32_t wide;            /* of two ranks: the place of eager_bcast.c in use */
+	int wide_root;            /* and who has written to it last */
+	struct intra_ahead ahead;
 	uint64_t streamed_in;           /* chunks of pair_stream.c in all operations so far */
 	uint64_t chuted;                /* chunks of pair_bcast.c in all operations so far */
 	uint64_t chute_run;             /* of those, before the operations since this rank was not the root */
-	uint32_t tiles;                 /* of cico.c in all operations so far */
+	uint64_t tiles;                 /* of cico.c in all operations so far */
+	uint64_t tiles_free;            /* of those: the slots of so many were given back */
 	uint64_t cells;                 /* operations that used cells so far */
 	uint64_t cell_turn[COLL_CELLS]; /* the last of each */
 	size_t payload_bytes;
@@ -284,6 +298,14 @@ static inline uint64_t coll_intra_word(uint32_t epoch, uint32_t signature)
 static inline bool coll_intra_reached(uint32_t epoch, uint32_t wanted)
 {
 	return (int32_t)(epoch - wanted) >= 0;
+}
+
+/* ahead.h: a table, and the slots behind the first few; the region's end. */
+static inline size_t coll_intra_ahead_at(size_t payload_bytes)
+{
+	const size_t wide = coll_intra_wide_at(payload_bytes) + COLL_DEPTH * sizeof(struct intra_wide);
+
+	return (wide + 4095) & ~(size_t)4095;
 }
 
 /* Whoever sleeps wakes up: after a release store. Only a compiler barrier: see struct coll_offer. */

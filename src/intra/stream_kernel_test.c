@@ -412,6 +412,53 @@ TEST(stream_kernel, streams_end_anywhere)
 	all_ends(COLL_KIND_REDUCE_SCATTER);
 }
 
+/* By turns each goes as far as it can: how often it has to wait for the other does not depend on the bytes. */
+static int turns_of(struct pair *p, const struct call *c)
+{
+	struct coll_intra_state s[RANKS] = {{0}};
+	bool over[RANKS] = {false, false};
+	int turns = 0;
+
+	p->sequence++;
+	for (; turns < 1000 && (!over[0] || !over[1]); turns++) {
+		const int r = turns % RANKS;
+		const struct coll_job job = job_of(p, c, r);
+		coll_status st = over[r] ? COLL_OK : COLL_AGAIN;
+		uint32_t events = UINT32_MAX;
+
+		while (st == COLL_AGAIN && s[r].events != events) {
+			events = s[r].events;
+			st = coll_intra_poll_pair_stream(&p->n[r], &job, &s[r]);
+		}
+		over[r] = st == COLL_OK;
+	}
+	return turns;
+}
+
+TEST(stream_kernel, a_rank_goes_on_while_the_other_does_not)
+{
+	const size_t counts[] = {64 << 10, 3 << 18, 25 << 18, 30 << 18};
+	struct pair p;
+
+	REQUIRE(meet(&p));
+	p.n[0].alone = p.n[1].alone = true;
+	for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]); i++) {
+		struct call c = {.kind = COLL_KIND_ALL_REDUCE, .count = counts[i]};
+		const bool made = make_call(&c);
+
+		CHECK(made, "no memory");
+		if (made) {
+			const int turns = turns_of(&p, &c);
+
+			CHECK(turns <= (i < 3 ? 4 : 6), "%zu bytes: %d turns", 4 * counts[i], turns);
+			assess(&c, 0);
+			assess(&c, 1);
+		}
+		drop_call(&c);
+	}
+	part(&p);
+}
+
 /* What is gone through forwards. */
 TEST(stream_kernel, long_vectors)
 {

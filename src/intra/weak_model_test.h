@@ -17,7 +17,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { WEAK_RANKS = 3, WEAK_WORDS = 71, WEAK_CODE = 128, WEAK_SHAPES = 4 };
+enum { WEAK_RANKS = 3, WEAK_WORDS = 71, WEAK_CODE = 144, WEAK_SHAPES = 4 };
 
 enum weak_op {
 	WEAK_END,

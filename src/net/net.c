@@ -4,7 +4,9 @@
  */
 #include "net/net.h"
 
+#include <fcntl.h>
 #include <sched.h>
+#include <stdlib.h>
 #include <sys/eventfd.h>
 #include <sys/random.h>
 #include <sys/syscall.h>
@@ -66,6 +68,22 @@ static int system_getpeername(int fd, struct sockaddr *address, socklen_t *len_b
 	return getpeername(fd, address, len_bytes);
 }
 
+/* The second field of what the kernel says of the thread. */
+static uint64_t system_held_up_ns(void)
+{
+	const int fd = COLL_FD(open("/proc/thread-self/schedstat", O_RDONLY | O_CLOEXEC));
+	char text[96], *second;
+	ssize_t n;
+
+	if (fd < 0)
+		return 0;
+	n = read(fd, text, sizeof(text) - 1);
+	coll_fd_close(fd);
+	text[n > 0 ? n : 0] = 0;
+	strtoull(text, &second, 10);
+	return strtoull(second, NULL, 10);
+}
+
 static const struct coll_net system_net = {
         .socket = system_socket,
         .bind = system_bind,
@@ -92,6 +110,7 @@ static const struct coll_net system_net = {
         .close = coll_fd_close,
         .process_open = system_process_open,
         .yield = sched_yield,
+        .held_up_ns = system_held_up_ns,
         .sleep = nanosleep,
         .thread_start = coll_thread_start,
         .thread_join = pthread_join,

@@ -101,6 +101,7 @@ coll_status coll_select_intra_prepare(struct coll_comm *comm)
 	                                         .settle = settle,
 	                                         .free = give_free,
 	                                         .nt = &comm->collective.nt,
+	                                         .crowded = &comm->ctx->crowd.now,
 	                                         .shared_cores = comm->facts.oversubscribed,
 	                                         .way = copy_way(comm->ctx->settings.shm_copy)};
 	const struct coll_channel_key key = {

@@ -3,6 +3,7 @@
  */
 #include "tests/fakes/fake_context.h"
 
+#include "context/crowd.h"
 #include "context/service.h"
 #include "context/sleep.h"
 #include "tests/fakes/fake_clock.h"
@@ -20,6 +21,11 @@ static void idle(void)
 {
 	if (fake_context.on_idle)
 		fake_context.on_idle(fake_context.arg);
+}
+
+bool coll_crowd_look(struct coll_context *ctx, uint64_t now_ns, uint64_t idle_ns)
+{
+	return false;
 }
 
 bool coll_context_pause(struct coll_context *ctx, bool spin, unsigned *looks, bool *tired)

@@ -15,7 +15,7 @@ LAYOUT = {"COLL_LINE_BYTES", "COLL_LINES", "COLL_FIRST_PAYLOAD", "COLL_MORE_PAYL
           "COLL_CENTRAL_CELL_MIN", "COLL_INTRA_OPS_MAX", "PAGE", "SLICE_MIN", "SCRATCH_ALIGN", "WORD_MAX", "STACK_BYTES", "REGIONS_MAX",
           "SLOTS_MAX", "TCP_BUFFER_MAX", "COLL_WINDOWS_MAX", "COLL_OPS_MAX", "COLL_IN_FLIGHT_MAX", "CLOSINGS_MAX", "PAUSE_MAX",
           "TEXT_MAX", "COLL_WAY_MAX", "FIRST_LONG", "COLL_CENTRAL_AHEAD", "AHEAD", "SWAP_AHEAD", "COLL_MATCH_CELL_BYTES", "FIRST_BYTES", "REST_BYTES",
-          "COLL_MAPPED_RANKS_MAX", "MAPPED_FOUND_BYTES", "COLL_LABEL_BYTES"}
+          "COLL_MAPPED_RANKS_MAX", "MAPPED_FOUND_BYTES", "COLL_LABEL_BYTES", "COLL_AHEAD_TABLE_BYTES"}
 NUMBER = r"\(?(?:\(size_t\))?(?:0x[0-9a-f]+|\d+)(?:\.\d*)?[uUlLf]*\)?(?:\s*(?:<<|\*)\s*\d+)?"
 # A name that says a size, set to a number: in an enum, by #define, as a constant, or in a designated initialiser.
 NAMED = re.compile(rf"(?:#define\s+)?\b([A-Z_0-9]*(?:MIN|MAX|BYTES|LEAST|LONG|SHORT|LIMIT|COUNT|AHEAD|UNIT|TILE))\b\s*(?:=|\s)\s*({NUMBER})\s*(?:[,;}}/\n]|$)")
