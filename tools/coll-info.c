@@ -22,6 +22,7 @@
 #include "coll/coll.h"
 #include "comm/survey.h"
 #include "core/device_facts.h"
+#include "core/host_rates.h"
 #include "device/device.h"
 #include "hang.h"
 #include "reduce/reduce.h"
@@ -93,7 +94,8 @@ static void print_choices(coll_comm *comm)
 	                                    "scan",           "exclusive_scan", "barrier"};
 	char text[1600];
 
-	printf("choices (f32; a forced one with COLL_ALGO)\n");
+	coll_host_rates_text(comm, text, sizeof(text));
+	printf("choices (f32; a forced one with COLL_ALGO)%s%s\n", text[0] ? "; " : "", text);
 	for (size_t k = 0; k < sizeof(kinds) / sizeof(kinds[0]); k++)
 		for (size_t bytes = 8; bytes <= (size_t)64 << 20; bytes *= 64) {
 			if (coll_comm_explain(comm, kinds[k], bytes / 4, COLL_F32, text, sizeof(text)) == COLL_OK)

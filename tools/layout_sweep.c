@@ -65,6 +65,21 @@ static void factorise(struct state *st, struct job *job, int n)
 	}
 }
 
+/* Hosts of one rank, for the rows that serve them. */
+static void add_chain(struct state *st, int n)
+{
+	struct job job = {.factors = {n, 1}, .nfactors = 2};
+
+	add(st, &job);
+	job.seed = (uint64_t)st->njobs;
+	add(st, &job);
+}
+
+static bool is_chain(const struct job *job)
+{
+	return job->nfactors > 0 && job->factors[job->nfactors - 1] == 1;
+}
+
 /* ---- Counts ---- */
 
 static void fail(struct state *st, const struct plan_set *set, const char *form, const char *why)
@@ -297,7 +312,7 @@ static void verify(struct state *st, const struct coll_algo *a, const struct col
 	plan_set_free(&set);
 }
 
-static void sweep_layout(struct state *st, const struct coll_layout *l)
+static void sweep_layout(struct state *st, const struct coll_layout *l, bool chain)
 {
 	const int n = l->size, few[] = {0, 1, n / 2, n - 1};
 
@@ -305,7 +320,7 @@ static void sweep_layout(struct state *st, const struct coll_layout *l)
 	for (size_t i = 0; i < coll_algos_count; i++) {
 		const struct coll_algo *a = &coll_algos[i];
 
-		if (!a->split)
+		if (!a->split || (chain && !(a->flags & COLL_ALGO_CHAIN)))
 			continue;
 		if (!plan_kind_has_root(a->kind))
 			verify(st, a, l, 0);
@@ -339,7 +354,7 @@ static void *work(void *arg)
 			printf("FAILED to make layout %d\n", i);
 		}
 		if (l)
-			sweep_layout(st, l);
+			sweep_layout(st, l, is_chain(job));
 		coll_layout_destroy(&l);
 	}
 }
@@ -351,10 +366,11 @@ struct layout_sweep_result layout_sweep_run(const struct layout_sweep *sweep)
 	int started = 0;
 
 	/* The largest first: threads then end together. */
-	for (int n = sweep->most; n >= 4; n--) {
+	for (int n = sweep->most; n >= 3; n--) {
 		struct job job = {.nfactors = 0};
 
 		factorise(&st, &job, n);
+		add_chain(&st, n);
 	}
 	for (int i = 0; i < sweep->randoms; i++) {
 		const struct job job = {.seed = RANDOM_SEED + (uint64_t)i};

@@ -6,7 +6,7 @@
 #define COLL_TOOLS_LAYOUT_SWEEP_H
 
 struct layout_sweep {
-	int most;        /* every factorisation in 2 to 4 levels of every n up to this */
+	int most;        /* every factorisation in 2 to 4 levels of every n up to this, and n hosts of one rank */
 	int randoms;     /* and so many random uneven layouts */
 	int random_most; /* of up to so many ranks */
 	int threads;

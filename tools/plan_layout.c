@@ -16,6 +16,7 @@ static const char *const names[] = {"site", "host", "package", "numa", "l3", "l2
 struct sketch {
 	int size;
 	int nlevels;
+	bool keep; /* levels that leave single ranks */
 	uint32_t *group_at[LEVELS_MAX];
 	uint32_t *group_of[LEVELS_MAX];
 	int *rank_at;
@@ -81,7 +82,8 @@ static bool finish(struct sketch *k, const int *rates, struct coll_layout **layo
 	for (int i = 0; i < k->nlevels; i++) {
 		for (int p = 0; p < k->size; p++)
 			k->group_of[i][k->rank_at[p]] = k->group_at[i][p];
-		splits[i] = (struct coll_layout_split){names[first + i], first + i < 2, rates != NULL, k->group_of[i]};
+		splits[i] =
+		        (struct coll_layout_split){names[first + i], first + i < 2, rates || k->keep, k->group_of[i]};
 	}
 	fine = fine && coll_layout_create(k->size, splits, (uint32_t)k->nlevels, layout) == COLL_OK;
 	for (int p = 0; fine && rates && p < k->size; p++)
@@ -120,6 +122,7 @@ bool plan_layout_even(const int *sizes, int nsizes, uint64_t seed, struct coll_l
 	struct sketch k = {.size = 0};
 	bool fine = even(&k, sizes, nsizes);
 
+	k.keep = fine && sizes[nsizes - 1] == 1;
 	if (fine && seed)
 		shuffle(&k, seed);
 	fine = fine && finish(&k, NULL, layout);

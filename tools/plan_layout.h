@@ -15,7 +15,8 @@
  */
 bool plan_layout_parse(const char *text, const char *map, const char *rates, struct coll_layout **layout, int *size);
 
-/* Even groups, outermost level first. seed 0: ranks in the order of places, else at random. */
+/* Even groups, outermost level first; a last number of 1: hosts of one rank, whose level is kept. seed 0: ranks in the
+ * order of places, else at random. */
 bool plan_layout_even(const int *sizes, int nsizes, uint64_t seed, struct coll_layout **layout);
 
 /* An uneven layout of 2 to most ranks (at most 256) in 1 to 3 levels, ranks numbered at random; every third one of

@@ -300,6 +300,23 @@ uint32_t coll_rates_of_nic(const char *sys, const char *nic)
 	return coll_ib_port_read(sys, device, (unsigned)atoi(number + 1), &port) ? port.mbps : 0;
 }
 
+bool coll_rates_are_constant(const char *nic)
+{
+	static const char *const drivers[] = {"veth", "tun", "vmxnet3"};
+	struct ethtool_drvinfo info = {.cmd = ETHTOOL_GDRVINFO};
+	struct ifreq request = {.ifr_data = (char *)&info};
+	const int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	bool constant = false;
+
+	snprintf(request.ifr_name, sizeof(request.ifr_name), "%.15s", nic);
+	if (fd >= 0 && ioctl(fd, SIOCETHTOOL, &request) == 0)
+		for (size_t i = 0; i < sizeof(drivers) / sizeof(drivers[0]); i++)
+			constant = constant || strcmp(info.driver, drivers[i]) == 0;
+	if (fd >= 0)
+		close(fd);
+	return constant;
+}
+
 static bool is_listed(const struct ifaddrs *all, const char *name)
 {
 	for (; all; all = all->ifa_next)

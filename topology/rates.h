@@ -19,4 +19,8 @@ void coll_rates_read_kernel(struct coll_graph *g);
  * has it. 0: nobody says, or there is none. */
 uint32_t coll_rates_of_nic(const char *sys, const char *nic);
 
+/* Whether the driver of an interface reports a constant as its rate: a veth says 10000 Mb/s whatever the path behind it
+ * carries. */
+bool coll_rates_are_constant(const char *nic);
+
 #endif

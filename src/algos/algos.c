@@ -16,6 +16,7 @@
 #define LINKS   COLL_ALGO_LINKS
 #define SHORT   COLL_ALGO_SHORT
 #define MESH    COLL_ALGO_MESH
+#define CHAIN   COLL_ALGO_CHAIN
 #define PAIRS   (COLL_ALGO_RAGGED | COLL_ALGO_PAIRWISE)
 
 #define ROW(kind, name, flags, max_size, function)                                                        \
@@ -52,15 +53,15 @@ const struct coll_algo coll_algos[] = {
 	ROW(REDUCE,         "binomial",      ORDERED,          ANY,    reduce_binomial),
 	ROW(REDUCE,         "tree",          ORDERED,          ANY,    reduce_tree),
 	ROW(REDUCE,         "direct",        ORDERED,          FEW,    reduce_direct),
-	LAYOUT(REDUCE,      "lanes",         0,                ANY,    reduce_lanes),
+	LAYOUT(REDUCE,      "lanes",         CHAIN,            ANY,    reduce_lanes),
 	LAYOUT(REDUCE,      "leaders",       SHORT,            ANY,    reduce_leaders),
 	ROW(BROADCAST,      "binomial",      0,                ANY,    broadcast_binomial),
 	ROW(BROADCAST,      "tree",          0,                ANY,    broadcast_tree),
 	ROW(BROADCAST,      "circulant",     0,                ANY,    broadcast_circulant),
 	ROW(BROADCAST,      "direct",        0,                ANY,    broadcast_direct),
+	LAYOUT(BROADCAST,   "lanes",         CHAIN,            ANY,    broadcast_lanes),
 	ROW(BROADCAST,      "blocks8",       LINKS,            ANY,    broadcast_blocks8),
 	ROW(BROADCAST,      "blocks32",      LINKS,            ANY,    broadcast_blocks32),
-	LAYOUT(BROADCAST,   "lanes",         0,                ANY,    broadcast_lanes),
 	LAYOUT(BROADCAST,   "leaders",       SHORT,            ANY,    broadcast_leaders),
 	LEVELS(ALL_GATHER,  "circulant",     RAGGED,           ANY,    allgather_circulant),
 	ROW(ALL_GATHER,     "ring",          RAGGED,           ANY,    allgather_ring),

@@ -13,6 +13,8 @@ enum coll_algo_flag {
 	COLL_ALGO_LINKS = 1 << 3,    /* only chosen where ranks of several hosts have links of their own */
 	COLL_ALGO_SHORT = 1 << 4, /* goes through one rank of each host: chosen for short vectors, and only for them */
 	COLL_ALGO_MESH = 1 << 5,  /* every two ranks exchange frames, so each pair opens a link: cost.c */
+	COLL_ALGO_CHAIN =
+	        1 << 6, /* from host to host: also serves hosts of one rank, whose layout no other row reads */
 };
 
 /*

@@ -55,6 +55,7 @@ ROW(TEXT, LOCAL, key_file, "COLL_KEY_FILE", "", "file of mode 600 with 16 to 409
 ROW(BOOL, LOCAL, insecure, "COLL_INSECURE", "0", "1: ranks may meet beyond one host without a secret; whoever reaches them can join the job")
 ROW(TEXT, LOCAL, interface, "COLL_INTERFACE", "", "network interfaces to use: eth0,eth1 or ^docker0 to exclude (default: by route)")
 ROW(TEXT, LOCAL, link_rates, "COLL_LINK_RATES", "", "rates of links of this host in Mb/s, instead of what the system reports: eth0:1000,eth1:250")
+ROW(TEXT, AGREED, tune_file, "COLL_TUNE_FILE", "", "table of measured links that coll-tune wrote, read by rank 0; COLL_LINK_RATES and COLL_SITE come before it, what the system reports after it")
 ROW(TEXT, LOCAL, port_range, "COLL_PORT_RANGE", "", "listen on ports first-last, a few for each rank; empty: any free port")
 ROW(TEXT, LOCAL, tcp_congestion, "COLL_TCP_CONGESTION", "", "congestion control of data sockets; empty: one without pacing within a host, over long paths bbr where the system offers it, else that of the system")
 ROW(WORD, AGREED, tcp_sockets, "COLL_TCP_SOCKETS", "auto", "sockets per link, 1 to 8, or auto: as the rates of the interfaces that two hosts share ask for, over long paths four, else one")

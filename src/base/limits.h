@@ -157,6 +157,14 @@ enum {
 	COLL_PRICE_EXCHANGE_MAX = 256 << 10,
 	/* Between hosts of several ranks: shorter vectors go through one rank of each. levels.md, Short calls */
 	COLL_LEADERS_MAX = 16 << 10,
+	/* Hosts of one rank in a chain: more of them are priced for a call alone. links.md, Chains */
+	COLL_CHAIN_HOSTS = 16,
+	/* Tiles that a vector is cut into for each link of a chain. links.md, Chains */
+	COLL_CHAIN_CUTS = 8,
+	/* The shortest tile of a chain. links.md, Chains */
+	COLL_CHAIN_TILE_MIN = 16 << 10,
+	/* Tiles of a chain under way. links.md, Chains */
+	COLL_CHAIN_TILES = 4,
 	/* Ranks of a host; with fewer no level inside it has two groups of two. levels.md, Inside hosts */
 	COLL_LEVELS_RANKS_MIN = 4,
 

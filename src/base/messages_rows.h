@@ -103,6 +103,7 @@ MESSAGE(5109, COLL_OK, "A level of COLL_LEVELS is not there, so plans go without
 MESSAGE(5112, COLL_OK, "A device still used the staging memory of a communicator that has ended, so the memory stays.", "The call before has failed on the device, or a kernel of the program does not end.")
 MESSAGE(5113, COLL_OK, "A rank may still read the device memory of a communicator that has ended, so the memory stays.", "A rank of this host has failed or does not end its work, and maps the memory by a legacy handle or in the same process.")
 MESSAGE(5114, COLL_OK, "The ranks met beyond one host without a secret, as COLL_INSECURE allows.", "Whoever reaches the ranks can join the job and change its results: put one key on every host; see security.md.")
+MESSAGE(5117, COLL_OK, "The table of measured links is ignored: it cannot be read, or is of other hosts or of another transport.", "Measure again on these hosts with coll-tune, or unset COLL_TUNE_FILE.")
 MESSAGE(6101, COLL_OK, "A connection was refused because this process has too many files open.", "Raise ulimit -n; the peer tries again.")
 MESSAGE(6102, COLL_OK, "The system refused the requested congestion control; the default is used instead.", "sysctl net.ipv4.tcp_allowed_congestion_control lists what is allowed.")
 MESSAGE(6103, COLL_OK, "No address of the peer can be reached from this host.", "Check COLL_INTERFACE on both hosts and the routes between them.")

@@ -26,14 +26,15 @@
 #include "comm/facts.h"
 #include "comm/group_barrier.h"
 #include "comm/layout.h"
+#include "comm/refine.h"
 #include "comm/settings.h"
 #include "comm/stats.h"
-#include "comm/survey.h"
 #include "context/service.h"
 #include "context/session.h"
 #include "control/gossip.h"
 #include "core/dead.h"
 #include "core/fabric.h"
+#include "core/host_rates.h"
 #include "core/label.h"
 #include "core/memory.h"
 #include "core/thread_error.h"
@@ -138,6 +139,7 @@ uint64_t coll_comm_first_id(const struct coll_context *ctx)
 static coll_status settle(struct coll_comm *comm, const int *process_of, int size)
 {
 	const struct coll_context *ctx = comm->ctx;
+	const struct coll_opened_transport *w;
 	coll_status st = coll_rank_map_init(&comm->rank_map, ctx, process_of, size);
 
 	if (st != COLL_OK)
@@ -146,9 +148,16 @@ static coll_status settle(struct coll_comm *comm, const int *process_of, int siz
 	atomic_init(&comm->attention, COLL_ATTENTION_ALARM | (ctx->device ? COLL_ATTENTION_MEMORY : 0u));
 	comm->rank = coll_comm_rank_of(comm, ctx->rank);
 	comm->size = comm->rank_map.size;
-	st = coll_comm_find_layout(comm, coll_comm_facts_transport(comm, true), &comm->layout);
+	w = coll_comm_facts_transport(comm, true);
+	if (w && comm->rank_map.hosts > 1)
+		comm->host_rates = coll_host_rates_find(comm, w);
+	if (w && comm->rank_map.hosts > 1 && !comm->host_rates)
+		return COLL_ERR_MEMORY;
+	st = coll_comm_find_layout(comm, &comm->layout);
 	if (st == COLL_OK)
-		st = coll_comm_find_rails(comm, coll_comm_facts_transport(comm, true), comm->layout, &comm->rails);
+		st = coll_comm_find_chain(comm, &comm->chain);
+	if (st == COLL_OK)
+		st = coll_comm_find_rails(comm, w, comm->layout, &comm->rails);
 	if (st == COLL_OK)
 		coll_comm_facts_find(comm);
 	return st;
@@ -251,7 +260,9 @@ static void free_own(struct coll_comm *comm)
 	coll_recorder_close(&comm->recorder);
 	coll_rank_map_fini(&comm->rank_map);
 	coll_layout_destroy(&comm->layout);
+	coll_layout_destroy(&comm->chain);
 	coll_rails_destroy(&comm->rails);
+	free(comm->host_rates);
 	free((void *)comm->pair_sequence[0]);
 	free((void *)comm->pair_sequence[1]);
 	coll_pair_counts_free(&comm->pair_counts);
@@ -367,54 +378,6 @@ static const struct coll_context_hooks hooks = {
         .alert = coll_comm_alert,
         .needs = coll_comm_needs_note,
 };
-
-/* ---- Levels inside hosts ---- */
-
-/* The communicator has made calls, so it has plans for the layout so far. It is idle. */
-static void change_layout(struct coll_comm *comm, struct coll_layout *layout, struct coll_rails *rails)
-{
-	comm->prepared_for = NULL;
-	comm->prepared_memo = NULL;
-	for (int i = 0; i < COLL_MEMO_SLOTS; i++) {
-		struct coll_memo *m = &comm->memo[i];
-
-		if (m->fastpath_key)
-			*m->fastpath_key = 0;
-		if (m->valid)
-			coll_plan_cache_release(comm->plans, m->plan);
-		*m = (struct coll_memo){.valid = false};
-	}
-	coll_layout_destroy(&comm->layout);
-	coll_comm_facts_take_layout(comm, layout);
-	coll_rails_destroy(&comm->rails);
-	comm->rails = rails;
-}
-
-/* What is inside the hosts, asked by the first communicator of a context. */
-static coll_status refine_layout(struct coll_comm *comm)
-{
-	const struct coll_opened_transport *w = coll_comm_facts_transport(comm, true);
-	struct coll_layout *layout = NULL;
-	struct coll_rails *rails = NULL;
-	coll_status st;
-
-	coll_survey_warn(comm);
-	if (!coll_survey_matters(comm))
-		return COLL_OK;
-	st = coll_survey_run(comm);
-	if (st == COLL_OK && (coll_comm_find_layout(comm, w, &layout) != COLL_OK ||
-	                      coll_comm_find_rails(comm, w, layout, &rails) != COLL_OK))
-		st = coll_comm_lose(comm, COLL_ERR_MEMORY, comm->rank, "out of memory for the layout");
-	if (st == COLL_OK)
-		st = coll_survey_compare(comm, layout);
-	if (st == COLL_OK) {
-		change_layout(comm, layout, rails);
-	} else {
-		coll_layout_destroy(&layout);
-		coll_rails_destroy(&rails);
-	}
-	return st;
-}
 
 /* The communicator failed before the program had it. Ends the context as well. */
 static void give_up(struct coll_comm **comm)
@@ -551,7 +514,7 @@ coll_status coll_comm_create(coll_comm **out, const coll_config *cfg)
 	if (st == COLL_OK)
 		st = coll_comm_new(ctx, coll_comm_first_id(ctx), 0, NULL, 0, &comm, &err);
 	if (st == COLL_OK &&
-	    ((st = refine_layout(comm)) != COLL_OK || (st = coll_comm_devices_connect(comm)) != COLL_OK)) {
+	    ((st = coll_comm_refine(comm)) != COLL_OK || (st = coll_comm_devices_connect(comm)) != COLL_OK)) {
 		give_up(&comm);
 	} else if (st == COLL_OK) {
 		coll_comm_describe(comm);

@@ -6,6 +6,8 @@
 #include "base/limits.h"
 #include "comm/devices.h"
 #include "comm/layout.h"
+#include "core/host_rates.h"
+#include "core/tuned.h"
 #include "select/frame.h"
 #include "select/intra.h"
 
@@ -71,6 +73,23 @@ void coll_comm_facts_take_layout(struct coll_comm *comm, struct coll_layout *lay
 	comm->facts.local_max = layout ? (int)layout->level[coll_layout_hosts(layout)].most : 0;
 }
 
+void coll_comm_facts_take_links(struct coll_comm *comm)
+{
+	const struct coll_opened_transport *w = coll_comm_facts_transport(comm, comm->rank_map.hosts > 1);
+	const struct coll_host_rate *slowest = coll_host_rates_slowest(comm->host_rates);
+	struct coll_select_facts *f = &comm->facts;
+	/* Mb/s are 125000 bytes a second. */
+	const double rate = slowest ? slowest->mbps / 8e3 : 0, hop = comm->ctx->tuned ? comm->ctx->tuned->hop_ns : 0;
+
+	if (!w)
+		return;
+	f->link_mbps = slowest ? slowest->mbps : 0;
+	f->caps.bytes_per_ns = slowest && rate < w->caps.bytes_per_ns ? rate : w->caps.bytes_per_ns;
+	f->caps.latency_ns = w->caps.latency_ns;
+	if (comm->host_rates && hop > 2 * f->caps.overhead_ns)
+		f->caps.latency_ns = hop - 2 * f->caps.overhead_ns;
+}
+
 void coll_comm_facts_find(struct coll_comm *comm)
 {
 	const struct coll_settings *s = &comm->ctx->settings;
@@ -89,9 +108,11 @@ void coll_comm_facts_find(struct coll_comm *comm)
 	if (w) {
 		f->caps = w->caps;
 		f->caps.streams = comm->rails ? comm->rails->streams : f->caps.streams;
+		coll_comm_facts_take_links(comm);
 	}
 	if (near)
 		f->inside = near->caps;
+	f->chain = comm->chain;
 	f->devices = coll_comm_devices_any(comm);
 	coll_comm_facts_take_layout(comm, comm->layout);
 	/* The kernel gets frames by reference, and the transport's rate includes the kernel's

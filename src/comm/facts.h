@@ -13,6 +13,10 @@ const struct coll_opened_transport *coll_comm_facts_transport(const struct coll_
 /* Prices and plans follow this layout from now on. */
 void coll_comm_facts_take_layout(struct coll_comm *comm, struct coll_layout *layout);
 
+/* Prices follow comm->host_rates from now on: links are no faster than those of the slowest host, where somebody says
+ * what they carry. */
+void coll_comm_facts_take_links(struct coll_comm *comm);
+
 /* Fill comm->facts, slots and slot_bytes, from its rank map, layout and rails. */
 void coll_comm_facts_find(struct coll_comm *comm);
 

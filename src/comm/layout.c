@@ -9,6 +9,8 @@
 
 #include "comm/settings.h"
 #include "core/comm.h"
+#include "core/host_rates.h"
+#include "core/tuned.h"
 #include "plan/layout.h"
 #include "topology/search.h"
 
@@ -52,36 +54,6 @@ coll_status coll_comm_find_rails(const struct coll_comm *comm, const struct coll
 	return *rails ? COLL_OK : COLL_ERR_MEMORY;
 }
 
-/* Of how many other hosts the paths are looked at for the rate of a host's links. */
-enum { HOSTS_LOOKED_AT = 8 };
-
-/* The rate of the links of each rank's host, in Mb/s, 0 unknown: that of the fastest of its paths to some other hosts,
- * by the addresses of the first rank of each. Whether all are known and two differ by a tenth. */
-static bool rates_of_hosts(const struct coll_comm *comm, const struct coll_opened_transport *w, int *first,
-                           uint32_t *rate_of)
-{
-	const uint32_t hosts = comm->rank_map.hosts;
-	uint32_t least = UINT32_MAX, most = 0;
-
-	for (int r = comm->size - 1; r >= 0; r--)
-		first[comm->rank_map.host_of[r]] = r;
-	for (uint32_t h = 0; h < hosts; h++) {
-		uint32_t *rate = &rate_of[first[h]];
-
-		for (uint32_t i = 1; i < hosts && i <= HOSTS_LOOKED_AT; i++) {
-			const struct coll_transport_path path = path_between(comm, w, first[h], first[(h + i) % hosts]);
-			const uint32_t mbps = coll_rails_mbps(&path);
-
-			*rate = mbps > *rate ? mbps : *rate;
-		}
-		least = *rate < least ? *rate : least;
-		most = *rate > most ? *rate : most;
-	}
-	for (int r = 0; r < comm->size; r++)
-		rate_of[r] = rate_of[first[comm->rank_map.host_of[r]]];
-	return least > 0 && least < most - most / 10;
-}
-
 /* Group numbers by rank, from those by process (malloc'd). */
 static uint32_t *by_rank(const struct coll_comm *comm, const uint32_t *by_process)
 {
@@ -92,12 +64,19 @@ static uint32_t *by_rank(const struct coll_comm *comm, const uint32_t *by_proces
 	return group_of;
 }
 
+/* Told sites come before those that were measured. */
+static bool has_sites(const struct coll_context *ctx)
+{
+	return ctx->sites || (ctx->tuned && ctx->tuned->sites);
+}
+
 static uint32_t *sites_of(const struct coll_comm *comm)
 {
 	uint32_t *site_of = malloc((size_t)comm->size * sizeof(*site_of));
 
 	for (int r = 0; site_of && r < comm->size; r++)
-		site_of[r] = (uint32_t)(coll_comm_peer_info(comm, r)->site >> 16);
+		site_of[r] = comm->ctx->sites ? (uint32_t)(coll_comm_peer_info(comm, r)->site >> 16)
+		                              : coll_tuned_host(comm->ctx, coll_comm_process(comm, r))->site;
 	return site_of;
 }
 
@@ -110,7 +89,8 @@ static bool report_uplinks(const struct coll_comm *comm, struct coll_layout *lay
 		return true;
 	rate_of = malloc((size_t)comm->size * sizeof(*rate_of));
 	for (int r = 0; rate_of && r < comm->size; r++)
-		rate_of[r] = coll_comm_peer_info(comm, r)->site_mbps;
+		rate_of[r] = comm->ctx->sites ? coll_comm_peer_info(comm, r)->site_mbps
+		                              : coll_tuned_host(comm->ctx, coll_comm_process(comm, r))->site_mbps;
 	if (rate_of)
 		coll_layout_tell_uplinks(layout, rate_of);
 	free(rate_of);
@@ -127,7 +107,7 @@ static bool find_splits(const struct coll_comm *comm, struct coll_layout_split *
 	bool links = true; /* a level crosses hosts unless it lies within another that is them */
 
 	*n = 0;
-	if (ctx->sites && (!forced || forced >> COLL_LEVEL_SITE & 1)) {
+	if (has_sites(ctx) && (!forced || forced >> COLL_LEVEL_SITE & 1)) {
 		tables[*n] = sites_of(comm);
 		splits[*n] = (struct coll_layout_split){coll_level_name(COLL_LEVEL_SITE), true, true, tables[*n]};
 		if (!tables[(*n)++])
@@ -148,52 +128,67 @@ static bool find_splits(const struct coll_comm *comm, struct coll_layout_split *
 	return true;
 }
 
-/* *rate_of: NULL on one host. False: out of memory. */
-static bool find_rates(const struct coll_comm *comm, const struct coll_opened_transport *w, uint32_t **rate_of,
-                       bool *unequal)
+/* By rank (malloc'd). */
+static uint32_t *rates_of(const struct coll_comm *comm)
 {
-	int *first;
+	uint32_t *rate_of = malloc((size_t)comm->size * sizeof(*rate_of));
 
-	if (!w || comm->rank_map.hosts == 1)
-		return true;
-	*rate_of = calloc((size_t)comm->size, sizeof(**rate_of));
-	first = calloc(comm->rank_map.hosts, sizeof(*first));
-	if (*rate_of && first)
-		*unequal = rates_of_hosts(comm, w, first, *rate_of);
-	free(first);
-	return *rate_of && first;
+	for (int r = 0; rate_of && r < comm->size; r++)
+		rate_of[r] = comm->host_rates->of[comm->rank_map.host_of[r]].mbps;
+	return rate_of;
+}
+
+/* Rates to a layout that has been made. Without memory for them this rank would choose otherwise than other ranks. */
+static coll_status report_rates(const struct coll_comm *comm, struct coll_layout *layout, bool unequal)
+{
+	uint32_t *rate_of = unequal ? rates_of(comm) : NULL;
+	coll_status st = COLL_OK;
+
+	if (unequal)
+		st = rate_of ? coll_layout_rate(layout, rate_of) : COLL_ERR_MEMORY;
+	free(rate_of);
+	return st == COLL_OK && !report_uplinks(comm, layout) ? COLL_ERR_MEMORY : st;
 }
 
 /* Where the ranks are, unless that cannot matter: sites that were told, hosts, levels inside hosts. On one host only
  * levels that are forced matter: there are better ways than plans. */
-coll_status coll_comm_find_layout(const struct coll_comm *comm, const struct coll_opened_transport *w,
-                                  struct coll_layout **layout)
+coll_status coll_comm_find_layout(const struct coll_comm *comm, struct coll_layout **layout)
 {
 	const struct coll_settings *s = &comm->ctx->settings;
 	const bool inside_forced = coll_settings_levels(s) >> COLL_LEVEL_PACKAGE != 0;
+	const bool unequal = comm->host_rates && comm->host_rates->unequal;
 	struct coll_layout_split splits[SPLITS_MAX];
 	uint32_t *tables[SPLITS_MAX] = {NULL}, n;
-	uint32_t *rate_of = NULL;
 	coll_status st = COLL_ERR_MEMORY;
-	bool unequal = false;
 
 	*layout = NULL;
 	if (strcmp(s->layout, "flat") == 0 || (comm->rank_map.hosts == 1 && !inside_forced))
 		return COLL_OK;
-	if (find_splits(comm, splits, tables, &n) && find_rates(comm, w, &rate_of, &unequal)) {
+	if (find_splits(comm, splits, tables, &n)) {
 		for (uint32_t i = 0; i < n; i++)
-			splits[i].keep |= (unequal || comm->ctx->sites) && splits[i].group_of == comm->rank_map.host_of;
+			splits[i].keep |=
+			        (unequal || has_sites(comm->ctx)) && splits[i].group_of == comm->rank_map.host_of;
 		st = coll_layout_create(comm->size, splits, n, layout);
 	}
-	/* Without memory for shares or rates this rank would choose otherwise than other ranks. */
-	if (st == COLL_OK && unequal && *layout)
-		st = coll_layout_rate(*layout, rate_of);
-	if (st == COLL_OK && *layout && !report_uplinks(comm, *layout))
-		st = COLL_ERR_MEMORY;
+	if (st == COLL_OK && *layout)
+		st = report_rates(comm, *layout, unequal);
 	if (st != COLL_OK)
 		coll_layout_destroy(layout);
-	free(rate_of);
 	for (int i = 0; i < SPLITS_MAX; i++)
 		free(tables[i]);
 	return st;
+}
+
+/* Three hosts at least: two have no chain. */
+coll_status coll_comm_find_chain(const struct coll_comm *comm, struct coll_layout **chain)
+{
+	const unsigned forced = coll_settings_levels(&comm->ctx->settings);
+	const struct coll_layout_split hosts = {"host", true, true, comm->rank_map.host_of};
+
+	*chain = NULL;
+	if (strcmp(comm->ctx->settings.layout, "flat") == 0 || (forced && !(forced >> COLL_LEVEL_HOST & 1)))
+		return COLL_OK;
+	if (comm->size < 3 || comm->rank_map.hosts != (uint32_t)comm->size)
+		return COLL_OK;
+	return coll_layout_create(comm->size, &hosts, 1, chain);
 }

@@ -307,6 +307,15 @@ coll_status coll_survey_gather(struct coll_comm *comm, const void *in, void *out
 	return st;
 }
 
+coll_status coll_survey_send(struct coll_comm *comm, int root, void *bytes, size_t len_bytes)
+{
+	const struct usual usual = begin(comm);
+	const coll_status st = send_digest(comm, root, bytes, bytes, len_bytes);
+
+	end(comm, &usual);
+	return st;
+}
+
 void coll_survey_describe(const struct coll_comm *comm, char *buf, size_t len_bytes)
 {
 	char layout[96] = "flat";

@@ -23,6 +23,9 @@ coll_status coll_survey_compare(struct coll_comm *comm, const struct coll_layout
 /* What each rank has, in rank order: len_bytes, a multiple of 4, before the program has the communicator. */
 coll_status coll_survey_gather(struct coll_comm *comm, const void *in, void *out, size_t len_bytes);
 
+/* From one rank to all, in place, before the program has the communicator. */
+coll_status coll_survey_send(struct coll_comm *comm, int root, void *bytes, size_t len_bytes);
+
 /* Lines for people: the layout, its levels and why, where the topology of this host comes from. */
 void coll_survey_describe(const struct coll_comm *comm, char *buf, size_t len_bytes);
 

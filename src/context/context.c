@@ -430,6 +430,7 @@ static void free_tables(struct coll_context *c)
 	for (int i = 0; i < c->ninside; i++)
 		free(c->inside[i].group_of);
 	free(c->inside_text);
+	free(c->tuned);
 	free(c->other_jobs); /* of a forked child: its descriptor is closed */
 	free(c->host_of);
 	free(c->oversubscribed);

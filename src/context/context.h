@@ -156,7 +156,8 @@ struct coll_context {
 	/* Set by the first communicator, before the program has it. */
 	struct coll_inside_level inside[COLL_INSIDE_LEVELS_MAX];
 	int ninside;
-	char *inside_text; /* lines about them for people; NULL: they were not looked for */
+	struct coll_tuned *tuned; /* what COLL_TUNE_FILE says of the hosts; NULL: nothing, see comm/tuned.h */
+	char *inside_text;        /* lines about them for people; NULL: they were not looked for */
 };
 
 /* Callbacks by which higher folders serve a context. comm/create.c fills the table. It is constant

@@ -62,6 +62,12 @@ static uint32_t env_nic_mbps(void *ctx, const char *nic)
 	return coll_rates_of_nic(COLL_TOPOLOGY_SYS, nic);
 }
 
+static bool env_nic_constant(void *ctx, const char *nic)
+{
+	(void)ctx;
+	return coll_rates_are_constant(nic);
+}
+
 static enum coll_nic_distance env_nic_distance(void *ctx, const char *nic)
 {
 	struct coll_context *c = ctx;
@@ -239,6 +245,7 @@ static struct coll_transport_env env_for(struct coll_context *c, const struct co
 	                                   .log = env_log,
 	                                   .link_down = env_link_down,
 	                                   .nic_mbps = env_nic_mbps,
+	                                   .nic_constant = env_nic_constant,
 	                                   .nic_distance = env_nic_distance,
 	                                   .met = env_met,
 	                                   .round_trip_us = env_round_trip_us,

@@ -165,8 +165,10 @@ struct coll_comm {
 	int rank, size;
 	uint32_t slots; /* agreed, as what is below */
 	struct coll_rank_map rank_map;
-	struct coll_layout *layout; /* NULL: nothing tells the ranks apart, or COLL_LAYOUT=flat */
-	struct coll_rails *rails;   /* NULL: one host, or no transport between hosts */
+	struct coll_layout *layout;         /* NULL: nothing tells the ranks apart, or COLL_LAYOUT=flat */
+	struct coll_layout *chain;          /* of hosts of one rank: see facts.chain */
+	struct coll_rails *rails;           /* NULL: one host, or no transport between hosts */
+	struct coll_host_rates *host_rates; /* NULL: the same */
 	/* Time limits for waits on peers: see coll_comm_set_timeout(). Others while closing. Guarded as
 	 * the watchdog, which reads them. */
 	int timeout_ms, arrival_timeout_ms;

@@ -13,8 +13,11 @@
 struct coll_select_facts {
 	int size;
 	struct coll_transport_caps caps; /* of the slowest pair of the communicator */
+	uint32_t link_mbps; /* of the links of the slowest host, as somebody says: in caps; 0: nobody does */
 	/* Where the ranks are; NULL: nothing tells them apart. Then also, for pairs of one host: */
 	const struct coll_layout *layout;
+	/* Without one, of several hosts of one rank: their level, for rows with COLL_ALGO_CHAIN alone. */
+	const struct coll_layout *chain;
 	struct coll_transport_caps inside;
 	int local_max;              /* ranks of the host that has most */
 	double reduce_bytes_per_ns; /* table value, not measured */

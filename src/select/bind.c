@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "core/error.h"
+#include "core/host_rates.h"
 #include "core/label.h"
 #include "core/rails_text.h"
 #include "core/way_name.h"
@@ -131,13 +132,18 @@ static const struct coll_intra_op *op_of(const struct coll_comm *comm, const str
 
 /* The largest tile of a plan that was made, on every rank alike; 0: refused. */
 static size_t tile_of(struct coll_comm *comm, const struct coll_call *c, const struct coll_memo *m,
-                      const struct coll_algo *algo, coll_status *st)
+                      const struct coll_select_choice *choice, coll_status *st)
 {
+	const struct coll_algo *algo = choice->algo;
 	const bool block = coll_plan_kind_is_block(c->kind);
 	const size_t staged =
 	        comm->facts.devices ? coll_stage_tile(m->elem_bytes, block ? (size_t)comm->size : 1) : SIZE_MAX;
-	const size_t largest = largest_tile(m->plan, algo, comm->layout, m->elem_bytes, comm->slot_bytes);
+	const struct coll_layout *layout = coll_select_layout(&comm->facts, algo);
+	const size_t wanted = choice->tile_bytes / m->elem_bytes;
+	size_t largest = largest_tile(m->plan, algo, layout, m->elem_bytes, comm->slot_bytes);
 
+	if (wanted > 0 && wanted < largest)
+		largest = wanted;
 	if (largest == 0)
 		*st = coll_comm_refuse(comm, coll_call_name(c), COLL_ERR_CONFIG,
 		                       "[COLL-1108] algorithm %s needs larger slots than %zu bytes", algo->name,
@@ -161,7 +167,7 @@ static coll_status make_plan(struct coll_comm *comm, const struct coll_call *c, 
 	                           .root = c->root,
 	                           .ordered = ordered,
 	                           .uniform = !c->ragged && !c->pairwise,
-	                           .layout = comm->layout};
+	                           .layout = coll_select_layout(&comm->facts, choice->algo)};
 	const uint32_t windows = choice->windows < 1 ? 1 : choice->windows;
 	size_t largest;
 	coll_status st = coll_plan_cache_obtain(comm->plans, &shape, choice->algo->name, choice->algo->generate,
@@ -170,7 +176,7 @@ static coll_status make_plan(struct coll_comm *comm, const struct coll_call *c, 
 	if (st != COLL_OK)
 		return coll_comm_refuse(comm, coll_call_name(c), st, "cannot make a plan for algorithm %s: %s",
 		                        choice->algo->name, coll_plan_cache_why(comm->plans));
-	largest = tile_of(comm, c, m, choice->algo, &st);
+	largest = tile_of(comm, c, m, choice, &st);
 	if (st != COLL_OK) {
 		coll_plan_cache_release(comm->plans, m->plan);
 		m->plan = NULL;
@@ -398,15 +404,17 @@ coll_status coll_comm_explain_call(struct coll_comm *comm, enum coll_kind kind, 
 	struct coll_call c = {.kind = kind, .count = count, .type = type};
 	struct coll_memo m = {.elem_bytes = coll_dtype_size(type)};
 	struct choice choice;
-	char layout[256], rails[512];
+	char layout[256], rails[512], link[192];
 	coll_status st = choose(comm, &c, false, true, &m, &choice);
 
 	if (st != COLL_OK)
 		return st;
-	explain_layout(comm->layout, choice.plan.algo, layout, sizeof(layout));
+	explain_layout(coll_select_layout(&comm->facts, choice.plan.algo), choice.plan.algo, layout, sizeof(layout));
 	coll_rails_explain(comm, m.plan, m.windows, rails, sizeof(rails));
-	snprintf(buf, len_bytes, "%s %s tile=%zu windows=%u transport=%s because %s%s%s", coll_plan_kind_name(kind),
-	         chain(comm, &choice).text, m.tile, m.windows, transport, choice.plan.why, layout, rails);
+	coll_host_rates_text(comm, link, sizeof(link));
+	snprintf(buf, len_bytes, "%s %s tile=%zu windows=%u transport=%s because %s%s%s%s%s", coll_plan_kind_name(kind),
+	         chain(comm, &choice).text, m.tile, m.windows, transport, choice.plan.why, link[0] ? "; " : "", link,
+	         layout, rails);
 	coll_plan_cache_release(comm->plans, m.plan);
 	return COLL_OK;
 }

@@ -27,11 +27,15 @@
  * With a layout the ranks of a host share its links, and the hosts of a site its uplink. A row that reads the layout
  * says what it does inside a host and between hosts, each at the price of its own paths, and what the busiest host and
  * site send. Of other rows the worst is assumed, that everything each rank of a host (site) sends leaves it; only rows
- * that read the layout are lean, and of those up to COLL_LEADERS_MAX the ones for short vectors. An uplink counts only
- * if its rate is told: a tile crosses the links of a host and the uplink one after the other, but tiles overlap. Then
- * short vectors may take any row that reads the layout, since rows for them send more over the uplink. A short reduce
- * may take a row that does not read the layout, if it is cheaper: where few ranks share cores, frames straight to the
- * root cost less than a hand-off at a leader.
+ * that read the layout are lean, and of those up to COLL_LEADERS_MAX the ones for short vectors, unless the rate of the
+ * links is known and the vector takes longer over a link than a round does besides: then the price decides. An uplink
+ * counts only if its rate is told: a tile crosses the links of a host and the uplink one after the other, but tiles
+ * overlap. Then short vectors may take any row that reads the layout, since rows for them send more over the uplink. A
+ * short reduce may take a row that does not read the layout, if it is cheaper: where few ranks share cores, frames
+ * straight to the root cost less than a hand-off at a leader.
+ *
+ * A chain of hosts of one rank: calls that follow each other overlap, so that each takes the time of its bytes over one
+ * link. From COLL_CHAIN_HOSTS on the time until the last host has its first tile is priced as well.
  *
  * Ranks of one host that share its cores, over sockets, wait only for cores. An all-reduce
  * takes the time of the frames of all ranks together. A row is then lean if it sends at
@@ -80,7 +84,8 @@ static bool is_pair(const struct coll_select_facts *f)
 }
 
 /* Between hosts, over sockets, the time of a link that several streams have at once: see link_use(). */
-#define SHARED_LINK 1.2
+#define SHARED_LINK         1.1
+#define SHARED_LINK_UNKNOWN 1.2
 
 static double at_least_one(double x)
 {
@@ -119,14 +124,16 @@ static double call_bytes(const struct coll_select_facts *f, const struct coll_se
 /* Streams that leave by one link at once do not end at once, and the next round waits for the last. Shaped links, of
  * what a bare stream carries, two-shot and circulant (2026-11-22): 1 Gb/s, 8 ranks 1 MiB 0.61 and 1.00, 4 MiB 0.95 and
  * 0.99; 2.5 Gb/s, 4 ranks 4 MiB 0.88 and 0.98, 5 ranks 1 MiB 0.87 and 0.97, 6 ranks 4 MiB 0.87 and 1.00; 3 ranks at 1
- * Gb/s 1.00 and 0.99 of 1 MiB. The rate that is priced is that of a fast link, where rounds weigh more: the figure is
- * chosen so that 1 MiB goes to circulant even there. */
+ * Gb/s 1.00 and 0.99 of 1 MiB: 1.1 times as long in the median. Where nobody says the rate, that of a fast link is
+ * priced, where rounds weigh more: that figure is chosen so that 1 MiB goes to circulant even there. */
 static double link_use(const struct coll_select_facts *f, const struct coll_select_call *call,
                        const struct coll_algo_cost *c, double total)
 {
 	const bool streams = f->caps.streamed && !f->one_host && c->frames > 2 * c->rounds;
 
-	return streams && call->kind == COLL_KIND_ALL_REDUCE && total >= COLL_PRICE_LONG_BYTES ? SHARED_LINK : 1;
+	if (!streams || call->kind != COLL_KIND_ALL_REDUCE || total < COLL_PRICE_LONG_BYTES)
+		return 1;
+	return f->link_mbps ? SHARED_LINK : SHARED_LINK_UNKNOWN;
 }
 
 /* What a row does on the two kinds of paths; without a layout all is between. */
@@ -134,6 +141,8 @@ struct parts {
 	struct coll_algo_cost inside, between, all;
 	struct coll_algo_links links;
 	double uplink_bytes_per_ns; /* 0: unknown, or there are no sites */
+	bool chain;                 /* of hosts of one rank */
+	double turns;               /* how many links a tile takes one after the other, as far as that is priced */
 };
 
 static double most_in_a_group(const struct coll_layout_level *level)
@@ -154,12 +163,16 @@ static double uplink_of(const struct coll_layout *l)
 
 static void find_parts(const struct coll_select_facts *f, const struct coll_algo *algo, struct parts *p)
 {
+	const struct coll_layout *l = coll_select_layout(f, algo);
 	double sent;
 
-	*p = (struct parts){.uplink_bytes_per_ns = uplink_of(f->layout)};
-	if (f->layout && algo->split) {
-		algo->split(f->layout, &p->inside, &p->between, &p->links);
-		coll_algo_cost(algo, f->size, f->layout, &p->all);
+	*p = (struct parts){.uplink_bytes_per_ns = uplink_of(f->layout), .turns = 1};
+	if (l && algo->split) {
+		algo->split(l, &p->inside, &p->between, &p->links);
+		coll_algo_cost(algo, f->size, l, &p->all);
+		p->chain = l == f->chain;
+		if (p->chain && p->between.rounds >= COLL_CHAIN_HOSTS)
+			p->turns = p->between.rounds;
 		return;
 	}
 	algo->cost(f->size, &p->all);
@@ -189,7 +202,7 @@ static double first_tile_ns(const struct coll_select_facts *f, const struct part
 	double near = f->inside.latency_ns + 2 * f->inside.overhead_ns + (f->oversubscribed ? SWITCH_NS : 0);
 
 	return p->between.rounds * hop + p->inside.rounds * near + extra * each + inside_ns(f, p, tile) +
-	       transfer(p->links.host * tile, f->caps.bytes_per_ns) +
+	       p->turns * transfer(p->links.host * tile, f->caps.bytes_per_ns) +
 	       transfer(p->links.outermost * tile, p->uplink_bytes_per_ns) + passes_ns(f, p, tile);
 }
 
@@ -223,6 +236,14 @@ static double more_tiles(const struct coll_select_facts *f)
 	const bool link = f->caps.streamed && !f->one_host && !f->oversubscribed && f->slot_bytes > 0;
 
 	return link ? at_least_one((double)f->caps.slot_bytes_best / (double)f->slot_bytes) : 1;
+}
+
+/* A rank of a chain passes on what it has received whole: a call alone takes the links one after the other for its
+ * first tile, and all at once for the others. So a tile is short beside the call, but for frames that cost more than
+ * they carry. */
+static double chain_tile(const struct parts *p, double total)
+{
+	return larger(total / (COLL_CHAIN_CUTS * p->between.rounds), COLL_CHAIN_TILE_MIN);
 }
 
 static bool shares_cores(const struct coll_select_facts *f, const struct coll_select_call *call, double total)
@@ -285,6 +306,14 @@ static bool has_leaders(enum coll_kind kind)
 	return !coll_plan_kind_is_block(kind) && kind != COLL_KIND_SCAN && kind != COLL_KIND_EXCLUSIVE_SCAN;
 }
 
+/* Whether a vector is short enough that rounds and hand-offs decide, which leaders spare, and not its bytes. */
+static bool by_rounds(const struct coll_select_facts *f, double total)
+{
+	const double hop = f->caps.latency_ns + 2 * f->caps.overhead_ns;
+
+	return total <= COLL_LEADERS_MAX && !(f->link_mbps && transfer(total, f->caps.bytes_per_ns) > hop);
+}
+
 /* Whether no row that is not may beat it, whatever its price. */
 static bool preferred(const struct coll_select_facts *f, const struct coll_select_call *call,
                       const struct coll_algo *algo, const struct coll_algo_cost *c, double total, bool shared)
@@ -293,7 +322,7 @@ static bool preferred(const struct coll_select_facts *f, const struct coll_selec
 		return false;
 	if (!may_link_root(f, call, c))
 		return false;
-	if (f->layout && total <= COLL_LEADERS_MAX && has_leaders(call->kind))
+	if (f->layout && by_rounds(f, total) && has_leaders(call->kind))
 		return (algo->flags & COLL_ALGO_SHORT) ||
 		       (algo->split ? uplink_of(f->layout) > 0 : call->kind == COLL_KIND_REDUCE);
 	if (call->kind != COLL_KIND_ALL_REDUCE || total < COLL_PRICE_LONG_BYTES)
@@ -318,10 +347,14 @@ void coll_select_price(const struct coll_select_facts *f, const struct coll_sele
 	tile = total;
 	if (f->slot_bytes > 0 && tile * c.frame > (double)f->slot_bytes)
 		tile = (double)f->slot_bytes / c.frame;
+	if (p.chain && tile > chain_tile(&p, total))
+		tile = chain_tile(&p, total);
 	tiles = tile > 0 ? round_up(total / tile) : 1;
 	first = first_tile_ns(&used, &p, tile);
 	busy = busy_ns(&used, &p, tile);
 	windows = busy > 0 ? round_up(round_up(first / busy) * more_tiles(f)) : 1;
+	if (p.chain && windows < COLL_CHAIN_TILES)
+		windows = COLL_CHAIN_TILES;
 	if (f->caps.streams > 1)
 		windows *= f->caps.streams;
 	if (windows > f->windows_max)
@@ -333,6 +366,7 @@ void coll_select_price(const struct coll_select_facts *f, const struct coll_sele
 	        .cost = c,
 	        .ns = shared ? shared_ns(&c, f->size, total) : first + (tiles - 1) * larger(busy, first / windows),
 	        .windows = (uint32_t)windows,
+	        .tile_bytes = p.chain ? (size_t)tile : 0,
 	        .fits = c.scratch * tile <= (double)f->scratch_bytes_max,
 	        .lean = preferred(f, call, algo, &c, total, shared),
 	};

@@ -79,6 +79,111 @@ Test(tune, short_calls_between_hosts_go_through_one_rank_of_each)
 	coll_layout_destroy(&l);
 }
 
+/* Between hosts at 100 Mb/s, of 1, 3 and 2 ranks, 16 KiB: reduce by leaders 2772 us, by the tree 1366, broadcast by
+ * leaders 2764 (2026-11-26). */
+Test(tune, over_a_link_whose_rate_is_known_the_price_decides_from_a_round_on)
+{
+	static const enum coll_kind kinds[] = {COLL_KIND_BROADCAST, COLL_KIND_REDUCE};
+	struct coll_select_facts f;
+	struct coll_layout *l = two_hosts(&f);
+
+	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
+		cr_assert_str_eq(selected(&f, kinds[i], 16384, false), "leaders", "nobody says the rate");
+		f.link_mbps = 100;
+		f.caps.bytes_per_ns = 0.0125;
+		cr_assert_str_eq(selected(&f, kinds[i], 16384, false), "lanes");
+		cr_assert_str_eq(selected(&f, kinds[i], 8, false), "leaders", "rounds decide, not bytes");
+		cr_assert_str_eq(selected(&f, COLL_KIND_BARRIER, 4, false), "leaders");
+		f.link_mbps = 0;
+		f.caps.bytes_per_ns = tcp.caps.bytes_per_ns;
+	}
+	coll_layout_destroy(&l);
+}
+
+/* Hosts of one rank, whose level is for chains alone. */
+static struct coll_layout *chain_of(struct coll_select_facts *f, int hosts, uint32_t mbps)
+{
+	uint32_t host_of[128];
+	const struct coll_layout_split level = {"host", true, true, host_of};
+	struct coll_layout *l = NULL;
+
+	for (int r = 0; r < hosts; r++)
+		host_of[r] = (uint32_t)r;
+	cr_assert_eq(coll_layout_create(hosts, &level, 1, &l), COLL_OK);
+	*f = tcp;
+	f->size = hosts;
+	f->chain = l;
+	f->slot_bytes = 512 << 10;
+	f->link_mbps = mbps;
+	f->caps.bytes_per_ns = mbps ? mbps / 8e3 : tcp.caps.bytes_per_ns;
+	return l;
+}
+
+/* Broadcast and reduce of hosts of one rank reach the rate of the link by lanes, and by no other row that is there:
+ * 4 x 1 Gb/s, 1 MiB, binomial 17474 us, lanes 8775 (2026-11-26). */
+Test(tune, over_known_links_hosts_of_one_rank_are_a_chain)
+{
+	static const uint32_t rates[] = {100, 200, 1000};
+	struct coll_select_facts f;
+
+	for (int hosts = 3; hosts <= 16; hosts++)
+		for (size_t i = 0; i < sizeof(rates) / sizeof(rates[0]); i++) {
+			struct coll_layout *l = chain_of(&f, hosts, rates[i]);
+
+			for (size_t bytes = 64 << 10; bytes <= (size_t)16 << 20; bytes *= 2) {
+				if (rates[i] == 1000 && hosts > 4)
+					continue;
+				cr_assert_str_eq(selected(&f, COLL_KIND_BROADCAST, bytes, false), "lanes",
+				                 "%d hosts, %zu bytes", hosts, bytes);
+				cr_assert_str_eq(selected(&f, COLL_KIND_REDUCE, bytes, false), "lanes",
+				                 "%d hosts, %zu bytes", hosts, bytes);
+			}
+			cr_assert_str_neq(selected(&f, COLL_KIND_REDUCE, 1 << 20, true), "lanes", "rank order");
+			cr_assert_str_neq(selected(&f, COLL_KIND_BROADCAST, 8, false), "lanes", "rounds decide");
+			coll_layout_destroy(&l);
+		}
+}
+
+/* What other kinds choose does not depend on it. */
+Test(tune, a_chain_changes_no_other_kind)
+{
+	static const enum coll_kind kinds[] = {COLL_KIND_ALL_REDUCE, COLL_KIND_ALL_GATHER, COLL_KIND_REDUCE_SCATTER,
+	                                       COLL_KIND_ALL_TO_ALL, COLL_KIND_BARRIER};
+	struct coll_select_facts f;
+
+	for (int hosts = 3; hosts <= 16; hosts++) {
+		struct coll_layout *l = chain_of(&f, hosts, 1000);
+		struct coll_select_facts without = f;
+
+		without.chain = NULL;
+		for (size_t bytes = 4; bytes <= (size_t)16 << 20; bytes *= 4)
+			for (size_t k = 0; k < sizeof(kinds) / sizeof(kinds[0]); k++)
+				cr_assert_str_eq(selected(&f, kinds[k], bytes, false),
+				                 selected(&without, kinds[k], bytes, false));
+		coll_layout_destroy(&l);
+	}
+}
+
+/* A tile is short beside the call, and the time until the last of many hosts has its first is priced. */
+Test(tune, a_chain_is_cut_in_tiles_and_loses_where_it_is_long)
+{
+	struct coll_select_facts f;
+	struct coll_layout *l = chain_of(&f, 4, 1000);
+	const struct coll_select_call c = {COLL_KIND_REDUCE, 1 << 18, 4, false, false, false};
+	struct coll_select_choice choice;
+
+	f.link_mbps = 0;
+	cr_assert_str_neq(selected(&f, COLL_KIND_REDUCE, 1 << 20, false), "lanes", "nobody says the rate");
+	f.link_mbps = 1000;
+	cr_assert_eq(coll_select_plan(&f, &c, false, &choice), COLL_OK);
+	cr_assert(choice.tile_bytes == (1 << 20) / 24 && choice.windows == 4, "%zu, %u", choice.tile_bytes,
+	          choice.windows);
+	coll_layout_destroy(&l);
+	l = chain_of(&f, 128, 1000);
+	cr_assert_str_neq(selected(&f, COLL_KIND_BROADCAST, 64 << 10, false), "lanes");
+	coll_layout_destroy(&l);
+}
+
 /* 2 x 2 ranks, tcp between two hosts that share cores: leaders 13 us, direct 11 (2026-11-23). */
 Test(tune, a_short_reduce_of_few_ranks_that_share_cores_goes_straight_to_the_root)
 {

@@ -9,9 +9,10 @@
 struct coll_select_price {
 	struct coll_algo_cost cost;
 	double ns;
-	uint32_t windows; /* tiles worth having in flight, with scratch for all of them */
-	bool fits;        /* scratch of one tile is within the limit */
-	bool lean;        /* see cost.c: no row that is not lean beats one that is */
+	uint32_t windows;  /* tiles worth having in flight, with scratch for all of them */
+	size_t tile_bytes; /* no longer tiles; 0: as long as slots allow */
+	bool fits;         /* scratch of one tile is within the limit */
+	bool lean;         /* see cost.c: no row that is not lean beats one that is */
 };
 
 #endif

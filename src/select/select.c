@@ -19,8 +19,10 @@
 static const char *obstacle(const struct coll_algo *a, const struct coll_select_facts *f,
                             const struct coll_select_call *call)
 {
-	if (!a->cost && !f->layout)
-		return "it needs several hosts with several ranks on some of them, and COLL_LAYOUT=auto";
+	if (!a->cost && !coll_select_layout(f, a))
+		return a->flags & COLL_ALGO_CHAIN
+		               ? "it needs several hosts, three if each has one rank, and COLL_LAYOUT=auto"
+		               : "it needs several hosts with several ranks on some of them, and COLL_LAYOUT=auto";
 	if (a->max_size > 0 && f->size > a->max_size)
 		return "there are too many ranks for it";
 	if (call->ordered && coll_plan_kind_reduces(a->kind) && !(a->flags & COLL_ALGO_ORDERED))
@@ -81,6 +83,12 @@ static bool is_short(const struct coll_select_call *call)
 	return call->kind == COLL_KIND_BARRIER || call->count * call->elem_bytes <= COLL_LEADERS_MAX;
 }
 
+/* Chains are chosen where links are known to be slower than what a rank does besides: there they were measured. */
+static bool is_guess(const struct coll_select_facts *f, const struct coll_algo *a)
+{
+	return !f->layout && !f->link_mbps && (a->flags & COLL_ALGO_CHAIN);
+}
+
 static void rank_rows(const struct coll_select_facts *f, const struct coll_select_call *call, struct ranking *r)
 {
 	*r = (struct ranking){.first = NULL};
@@ -88,7 +96,8 @@ static void rank_rows(const struct coll_select_facts *f, const struct coll_selec
 		const struct coll_algo *a = &coll_algos[i];
 		struct coll_select_price price;
 
-		if (a->kind != call->kind || obstacle(a, f, call) || ((a->flags & COLL_ALGO_LINKS) && !has_links(f)) ||
+		if (a->kind != call->kind || obstacle(a, f, call) || is_guess(f, a) ||
+		    ((a->flags & COLL_ALGO_LINKS) && !has_links(f)) ||
 		    ((a->flags & COLL_ALGO_SHORT) && !is_short(call)))
 			continue;
 		coll_select_price(f, call, a, &price);
@@ -101,6 +110,7 @@ static void choose(struct coll_select_choice *choice, const struct coll_algo *a,
 	choice->algo = a;
 	choice->cost_ns = price->ns;
 	choice->windows = price->windows;
+	choice->tile_bytes = price->tile_bytes;
 }
 
 static coll_status select_forced(const struct coll_select_facts *f, const struct coll_select_call *call,

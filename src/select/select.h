@@ -21,10 +21,17 @@ struct coll_select_call {
 struct coll_select_choice {
 	const struct coll_algo *algo;
 	double cost_ns;
-	uint32_t windows; /* the most tiles worth having in flight */
-	bool forced;      /* by COLL_ALGO */
-	char why[160];    /* one line for humans: the winner and the runner-up */
+	uint32_t windows;  /* the most tiles worth having in flight */
+	size_t tile_bytes; /* no longer tiles; 0: as long as slots allow */
+	bool forced;       /* by COLL_ALGO */
+	char why[160];     /* one line for humans: the winner and the runner-up */
 };
+
+/* The layout that a row reads; NULL: none. */
+static inline const struct coll_layout *coll_select_layout(const struct coll_select_facts *f, const struct coll_algo *a)
+{
+	return !f->layout && (a->flags & COLL_ALGO_CHAIN) ? f->chain : f->layout;
+}
 
 /* COLL_ERR_CONFIG when COLL_ALGO names an unknown algorithm or one that cannot
  * serve this call. why == NULL inside choice is never read on failure. explain:

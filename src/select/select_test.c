@@ -435,3 +435,38 @@ Test(tune, shorter_frames_on_a_link_leave_as_many_bytes_under_way)
 	cr_assert_eq(coll_select_plan(&f, &c, false, &shorter), COLL_OK);
 	cr_assert_eq(shorter.windows, 4);
 }
+
+/* Hosts of one rank, us, the row that took longest and the fastest one (2026-11-26): 4 x 1 Gb/s broadcast 64 KiB
+ * binomial 1090, blocks8 735; 1 MiB circulant 13270, blocks32 8839; all_reduce 16 KiB rdbl 273, circulant 211; 8 x 200
+ * Mb/s broadcast 256 KiB tree 25954, blocks32 11777. */
+Test(tune, the_rate_of_the_links_decides_between_hosts_of_one_rank)
+{
+	static const struct {
+		enum coll_kind kind;
+		int size;
+		uint32_t mbps;
+		size_t bytes;
+		const char *unknown, *known;
+	} cases[] = {
+	        {COLL_KIND_BROADCAST, 4, 1000, 64 << 10, "binomial", "blocks8"},
+	        {COLL_KIND_BROADCAST, 4, 1000, 1 << 20, "circulant", "blocks32"},
+	        {COLL_KIND_BROADCAST, 8, 200, 256 << 10, "tree", "blocks32"},
+	        {COLL_KIND_ALL_REDUCE, 4, 1000, 16 << 10, "rdbl", "circulant"},
+	        {COLL_KIND_ALL_REDUCE, 4, 1000, 1 << 20, "circulant", "circulant"},
+	};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct coll_select_facts f = nets[NETS - 1].facts;
+		const struct coll_select_call c = {cases[i].kind, cases[i].bytes / 4, 4, false, false, false};
+		struct coll_select_choice choice;
+
+		f.size = cases[i].size;
+		f.slot_bytes = 512 << 10;
+		cr_assert_eq(coll_select_plan(&f, &c, false, &choice), COLL_OK);
+		cr_assert_str_eq(choice.algo->name, cases[i].unknown, "case %zu: %s", i, choice.algo->name);
+		f.link_mbps = cases[i].mbps;
+		f.caps.bytes_per_ns = cases[i].mbps / 8e3;
+		cr_assert_eq(coll_select_plan(&f, &c, false, &choice), COLL_OK);
+		cr_assert_str_eq(choice.algo->name, cases[i].known, "case %zu: %s", i, choice.algo->name);
+	}
+}

@@ -57,12 +57,19 @@ struct coll_transport_caps {
 
 enum { COLL_RAILS_MAX = 8 };
 
+/* Who says what a link carries; a later one is believed before an earlier one. A number that software reports whatever
+ * the path carries is nobody's word. */
+enum coll_rate_origin { COLL_RATE_UNKNOWN, COLL_RATE_SYSTEM, COLL_RATE_MEASURED, COLL_RATE_USER };
+
 /* One of the ways of a link that do not share a network card: a card of each process, in one network. */
 struct coll_transport_rail {
 	uint32_t network;    /* of other links, too, equal where the network is; 0: unknown */
 	uint32_t mbps;       /* one direction; 0: unknown */
 	uint8_t distance[2]; /* of each card from its process: enum coll_nic_distance */
-	char card[24];       /* of the first process, where that is this one: "eth0", "mlx5_0:1"; else "" */
+	char card[24];       /* of the first process, where its name is known: "eth0", "mlx5_0:1"; else "" */
+	uint8_t origin;      /* of mbps: enum coll_rate_origin */
+	uint8_t teller;      /* whose card limits it: 0 the first process, 1 the second */
+	char told_by[24];    /* the name of that card, where it is known; else "" */
 };
 
 /* What a link between two processes is like. */
@@ -111,6 +118,8 @@ struct coll_transport_env {
 	 * for the data path. NULL: nothing is known (tests).
 	 * Its rate in one direction, in Mb/s, as the system reports it now; 0: unknown. */
 	uint32_t (*nic_mbps)(void *ctx, const char *nic);
+	/* Whether that rate is a constant of its driver, which says nothing of the path. NULL: it never is. */
+	bool (*nic_constant)(void *ctx, const char *nic);
 	/* How far it is from this process, or from its device if it has one. */
 	enum coll_nic_distance (*nic_distance)(void *ctx, const char *nic);
 	/* The address of a peer over which it met the rendezvous: it works. False: none is known. NULL: as well. */

@@ -12,6 +12,7 @@
 #include "core/error.h"
 #include "core/fabric.h"
 #include "core/label.h"
+#include "core/host_rates.h"
 #include "core/rails_text.h"
 
 struct fake_core fake_core;
@@ -138,6 +139,12 @@ coll_status coll_comm_refuse(struct coll_comm *comm, const char *kind, coll_stat
 	vsnprintf(fake_core.cause, sizeof(fake_core.cause), format, ap);
 	va_end(ap);
 	return status;
+}
+
+void coll_host_rates_text(const struct coll_comm *comm, char *buf, size_t len_bytes)
+{
+	(void)comm, (void)len_bytes;
+	buf[0] = '\0';
 }
 
 void coll_rails_explain(const struct coll_comm *comm, const struct coll_plan *plan, uint32_t windows, char *buf,

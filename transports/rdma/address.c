@@ -26,7 +26,7 @@ static void put_spot(const struct coll_rdma_spot *s, unsigned char *p)
 {
 	const size_t ip = ip_bytes(s);
 
-	p[0] = (unsigned char)((s->family == 6) | (s->fabric & 7) << 1 | (s->layer & 3) << 4);
+	p[0] = (unsigned char)((s->family == 6) | (s->fabric & 7) << 1 | (s->layer & 3) << 4 | s->origin << 6);
 	p[1] = s->prefix;
 	p[2] = s->number;
 	p[3] = s->distance;
@@ -75,6 +75,7 @@ static size_t get_spot(struct coll_rdma_spot *s, const unsigned char *p, size_t 
 	*s = (struct coll_rdma_spot){.family = p[0] & 1 ? 6 : 4,
 	                             .fabric = p[0] >> 1 & 7,
 	                             .layer = p[0] >> 4 & 3,
+	                             .origin = p[0] >> 6,
 	                             .prefix = p[1],
 	                             .number = p[2],
 	                             .distance = p[3],

@@ -141,16 +141,18 @@ struct search {
 };
 
 /* As the user says, of the port, the device or the interface, or else as the system does. */
-static uint32_t rate_of(const struct rdma_inst *in, const struct search *s, const struct candidate *c)
+static uint32_t rate_of(const struct rdma_inst *in, const struct search *s, const struct candidate *c, uint8_t *origin)
 {
 	const char *names[] = {NULL, c->device, c->interface};
 	char full[80];
 
 	snprintf(full, sizeof(full), "%s:%u", c->device, c->port);
 	names[0] = full;
+	*origin = COLL_RATE_USER;
 	for (int i = 0; i < 3; i++)
 		if (coll_link_rate_of(s->rate, s->rates, names[i]) > 0)
 			return coll_link_rate_of(s->rate, s->rates, names[i]);
+	*origin = COLL_RATE_SYSTEM;
 	return in->env.nic_mbps ? in->env.nic_mbps(in->env.ctx, full) : 0;
 }
 
@@ -167,8 +169,8 @@ static void fill_spot(struct rdma_port *p, const struct rdma_cm_id *id, const st
 	                                .prefix = (uint8_t)c->prefix,
 	                                .fabric = (uint8_t)id->verbs->device->transport_type & 7,
 	                                .layer = port->link_layer & 3,
-	                                .number = (uint8_t)c->port,
-	                                .mbps = rate_of(in, s, c)};
+	                                .number = (uint8_t)c->port};
+	spot->mbps = rate_of(in, s, c, &spot->origin);
 	spot->distance = (uint8_t)c->distance;
 	if (spot->family == 4)
 		memcpy(spot->ip, &((const struct sockaddr_in *)(const void *)sa)->sin_addr, 4);

@@ -111,6 +111,13 @@ void coll_rdma_route_path(const struct coll_rdma_route *route, const struct coll
 		path->rail[i] = (struct coll_transport_rail){.network = same_network(s, t) ? network_of(s) : 0,
 		                                             .mbps = s->mbps < t->mbps ? s->mbps : t->mbps,
 		                                             .distance = {s->distance, t->distance}};
+		const bool far = t->mbps != s->mbps ? t->mbps < s->mbps : t->origin > s->origin;
+		const struct coll_rdma_spot *slower = far ? t : s;
+
+		path->rail[i].teller = far;
+		path->rail[i].origin = slower->mbps > 0 ? slower->origin : COLL_RATE_UNKNOWN;
+		snprintf(path->rail[i].told_by, sizeof(path->rail[i].told_by), "%.*s:%u", (int)sizeof(s->device),
+		         slower->device, slower->number);
 		snprintf(path->rail[i].card, sizeof(path->rail[i].card), "%.*s:%u", (int)sizeof(s->device), s->device,
 		         s->number);
 	}

@@ -29,6 +29,7 @@ struct coll_rdma_spot {
 	uint8_t layer;    /* InfiniBand or Ethernet, as ibv_port_attr */
 	uint8_t number;   /* of the device's ports */
 	uint8_t distance; /* from the process: enum coll_nic_distance */
+	uint8_t origin;   /* of mbps: enum coll_rate_origin */
 	uint32_t mbps;    /* 0: unknown */
 	char device[COLL_RDMA_DEVICE_BYTES];
 };

@@ -1,10 +1,9 @@
 /*
  * Addresses: which of this host's IP addresses are announced, whether two
  * processes can reach each other, and in what order the addresses of a peer are
- * tried. Text of the announcement: a fixed part, then 12 or 24 bytes per
- * candidate. Everything that comes from a peer is checked; nothing here opens a
- * connection (a UDP socket is connected to ask the kernel for a route, no packet
- * leaves).
+ * tried. Text of the announcement: a fixed part, then 13 or 25 bytes per
+ * candidate and, of one with a rate, the name of its interface. Everything that comes from a peer is checked; nothing
+ * here opens a connection (a UDP socket is connected to ask the kernel for a route, no packet leaves).
  */
 #include "transports/tcp/address.h"
 
@@ -25,7 +24,7 @@
 
 enum { ADDRESS_FIXED_BYTES = 4 + 8 + 8 + 16, CANDIDATE_FIXED_BYTES = 1 + 2 + 1 + 3 + 1, INTERFACES_MAX = 64 };
 
-static const unsigned char address_magic[3] = {'T', 'C', 4};
+static const unsigned char address_magic[3] = {'T', 'C', 5};
 
 /* ---- this host ------------------------------------------------------- */
 
@@ -67,9 +66,11 @@ static struct coll_ip as_ip(const struct coll_tcp_candidate *c)
 	return ip;
 }
 
-static uint32_t reported_mbps(const struct coll_transport_env *env, const char *name)
+static void ask_rate(struct coll_tcp_candidate *c, const struct coll_transport_env *env)
 {
-	return env && env->nic_mbps ? env->nic_mbps(env->ctx, name) : 0;
+	c->mbps = env && env->nic_mbps ? env->nic_mbps(env->ctx, c->name) : 0;
+	if (c->mbps > 0 && !(env->nic_constant && env->nic_constant(env->ctx, c->name)))
+		c->origin = COLL_RATE_SYSTEM;
 }
 
 static void append(struct coll_tcp_address *a, const struct coll_ip *ip, const struct coll_tcp_allowed *allowed)
@@ -83,7 +84,12 @@ static void append(struct coll_tcp_address *a, const struct coll_ip *ip, const s
 	c->prefix = ip->prefix;
 	c->interface = (uint8_t)(if_nametoindex(ip->interface) % INTERFACES_MAX);
 	snprintf(c->name, sizeof(c->name), "%s", ip->interface);
-	c->mbps = mbps > 0 ? mbps : reported_mbps(allowed->env, ip->interface);
+	c->mbps = mbps;
+	c->origin = COLL_RATE_USER;
+	if (mbps == 0) {
+		c->origin = COLL_RATE_UNKNOWN;
+		ask_rate(c, allowed->env);
+	}
 	if (c->mbps > COLL_LINK_RATE_MAX)
 		c->mbps = COLL_LINK_RATE_MAX;
 	memcpy(c->ip, ip->bytes, sizeof(c->ip));
@@ -161,29 +167,79 @@ coll_status coll_tcp_address_listens(struct coll_tcp_address *a, uint16_t port, 
 
 /* ---- text ---------------------------------------------------------------- */
 
+/* Without the name: one byte is its length. */
+static size_t bare_bytes(const struct coll_tcp_candidate *c)
+{
+	return CANDIDATE_FIXED_BYTES + (c->ip6 ? 16 : 4) + 1;
+}
+
+static size_t put_candidate(const struct coll_tcp_candidate *c, unsigned char *p, size_t name_bytes)
+{
+	const size_t ip = c->ip6 ? 16 : 4;
+
+	p[0] = (unsigned char)(c->ip6 | c->loopback << 1 | c->interface << 2);
+	memcpy(p + 1, &c->port, 2);
+	p[3] = c->prefix;
+	p[4] = (unsigned char)c->mbps;
+	p[5] = (unsigned char)(c->mbps >> 8);
+	p[6] = (unsigned char)(c->mbps >> 16 | (uint32_t)c->origin << 6); /* a rate has 22 bits */
+	p[7] = c->distance;
+	memcpy(p + CANDIDATE_FIXED_BYTES, c->ip, ip);
+	p[CANDIDATE_FIXED_BYTES + ip] = (unsigned char)name_bytes;
+	memcpy(p + CANDIDATE_FIXED_BYTES + ip + 1, c->name, name_bytes);
+	return bare_bytes(c) + name_bytes;
+}
+
+/* How many bytes it takes up; 0: it is none. */
+static size_t get_candidate(struct coll_tcp_candidate *c, const unsigned char *p, size_t len_bytes)
+{
+	size_t ip, name;
+
+	if (len_bytes < CANDIDATE_FIXED_BYTES)
+		return 0;
+	c->ip6 = p[0] & 1;
+	c->loopback = p[0] >> 1 & 1;
+	c->interface = p[0] >> 2;
+	c->prefix = p[3];
+	c->mbps = (uint32_t)p[4] | (uint32_t)p[5] << 8 | (uint32_t)(p[6] & 63) << 16;
+	c->origin = p[6] >> 6;
+	c->distance = p[7];
+	ip = c->ip6 ? 16 : 4;
+	if (len_bytes < bare_bytes(c) || c->prefix > 8 * ip || c->mbps > COLL_LINK_RATE_MAX)
+		return 0;
+	memcpy(&c->port, p + 1, 2);
+	memcpy(c->ip, p + CANDIDATE_FIXED_BYTES, ip);
+	name = p[CANDIDATE_FIXED_BYTES + ip];
+	if (name >= TCP_INTERFACE_NAME || len_bytes < bare_bytes(c) + name)
+		return 0;
+	memcpy(c->name, p + bare_bytes(c), name);
+	for (size_t i = 0; i < name; i++)
+		if (c->name[i] < ' ' || c->name[i] > '~')
+			c->name[i] = '?'; /* it is for messages only */
+	return bare_bytes(c) + name;
+}
+
 coll_status coll_tcp_address_encode(const struct coll_tcp_address *a, void *buf, size_t cap, size_t *len_bytes)
 {
 	unsigned char *p = buf;
-	size_t at = ADDRESS_FIXED_BYTES;
+	size_t at = ADDRESS_FIXED_BYTES, left = 0;
 	unsigned count = 0;
 
 	if (cap < at)
 		return COLL_ERR_ARGUMENT;
+	for (unsigned i = 0; i < a->count; i++)
+		left += bare_bytes(&a->candidate[i]);
 	for (unsigned i = 0; i < a->count; i++) {
 		const struct coll_tcp_candidate *c = &a->candidate[i];
-		const size_t ip = c->ip6 ? 16 : 4;
+		size_t name = c->origin ? strlen(c->name) : 0;
 
-		if (at + CANDIDATE_FIXED_BYTES + ip > cap)
+		/* Names take the room that no address needs. */
+		if (at + left + name > cap)
+			name = 0;
+		left -= bare_bytes(c);
+		if (at + bare_bytes(c) > cap)
 			continue;
-		p[at] = (unsigned char)(c->ip6 | c->loopback << 1 | c->interface << 2);
-		memcpy(p + at + 1, &c->port, 2);
-		p[at + 3] = c->prefix;
-		p[at + 4] = (unsigned char)c->mbps;
-		p[at + 5] = (unsigned char)(c->mbps >> 8);
-		p[at + 6] = (unsigned char)(c->mbps >> 16);
-		p[at + 7] = c->distance;
-		memcpy(p + at + CANDIDATE_FIXED_BYTES, c->ip, ip);
-		at += CANDIDATE_FIXED_BYTES + ip;
+		at += put_candidate(c, p + at, name);
 		count++;
 	}
 	if (count == 0)
@@ -209,23 +265,11 @@ bool coll_tcp_address_decode(struct coll_tcp_address *a, const void *buf, size_t
 	memcpy(&a->name_space, p + 12, 8);
 	memcpy(&a->id, p + 20, 16);
 	for (unsigned i = 0; i < p[3]; i++) {
-		struct coll_tcp_candidate *c = &a->candidate[i];
-		size_t ip;
+		const size_t bytes = get_candidate(&a->candidate[i], p + at, len_bytes - at);
 
-		if (at + CANDIDATE_FIXED_BYTES > len_bytes)
+		if (bytes == 0)
 			return false;
-		c->ip6 = p[at] & 1;
-		c->loopback = p[at] >> 1 & 1;
-		c->interface = p[at] >> 2;
-		c->prefix = p[at + 3];
-		c->mbps = (uint32_t)p[at + 4] | (uint32_t)p[at + 5] << 8 | (uint32_t)p[at + 6] << 16;
-		c->distance = p[at + 7];
-		ip = c->ip6 ? 16 : 4;
-		if (c->prefix > 8 * ip || c->mbps > COLL_LINK_RATE_MAX || at + CANDIDATE_FIXED_BYTES + ip > len_bytes)
-			return false;
-		memcpy(&c->port, p + at + 1, 2);
-		memcpy(c->ip, p + at + CANDIDATE_FIXED_BYTES, ip);
-		at += CANDIDATE_FIXED_BYTES + ip;
+		at += bytes;
 	}
 	a->count = p[3];
 	return a->count > 0 && at == len_bytes;

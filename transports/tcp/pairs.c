@@ -96,6 +96,18 @@ void coll_tcp_route_find(const struct coll_tcp_address *self, const struct coll_
 	}
 }
 
+/* Of equal ends the one whose rate is believed more limits a pair. */
+static void take_rate(struct coll_transport_rail *rail, const struct coll_tcp_pair *p)
+{
+	const struct coll_tcp_candidate *c = &p->here;
+
+	rail->teller = p->there.mbps != p->here.mbps ? p->there.mbps < p->here.mbps : p->there.origin > p->here.origin;
+	if (rail->teller)
+		c = &p->there;
+	rail->origin = rail->mbps > 0 ? c->origin : COLL_RATE_UNKNOWN;
+	snprintf(rail->told_by, sizeof(rail->told_by), "%s", c->name);
+}
+
 void coll_tcp_route_path(const struct coll_tcp_route *route, struct coll_transport_path *path)
 {
 	path->rails = route->sockets;
@@ -108,6 +120,7 @@ void coll_tcp_route_path(const struct coll_tcp_route *route, struct coll_transpo
 			        .network = coll_paths_network(here->ip, here->prefix, here->ip6),
 			        .mbps = pair_mbps(&route->pair[i]),
 			        .distance = {here->distance, there->distance}};
+		take_rate(&path->rail[i], &route->pair[i]);
 		snprintf(path->rail[i].card, sizeof(path->rail[i].card), "%s", route->paired ? here->name : "");
 	}
 }

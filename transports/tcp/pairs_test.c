@@ -3,6 +3,7 @@
  */
 #include "transports/tcp/pairs.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "base/clock.h"
@@ -209,5 +210,39 @@ TEST(pairs, both_ends_find_the_same)
 		const struct coll_tcp_address a = host(1, x, nx), b = host(2, y, ny);
 
 		CHECK(mirrored(&a, &b, k % 3 ? 0 : 1 + coll_rng_below(&rng, TCP_RAILS_MAX)), "case %d", k);
+	}
+}
+
+/* The end that limits a pair says who tells its rate; what software always reports, nobody does. */
+TEST(pairs, the_slower_end_is_who_tells_the_rate)
+{
+	static const struct {
+		uint32_t mbps[2];
+		uint8_t origin[2], expected, teller;
+	} cases[] = {
+	        {{1000, 100}, {COLL_RATE_SYSTEM, COLL_RATE_USER}, COLL_RATE_USER, 1},
+	        {{100, 1000}, {COLL_RATE_SYSTEM, COLL_RATE_USER}, COLL_RATE_SYSTEM, 0},
+	        {{1000, 1000}, {COLL_RATE_SYSTEM, COLL_RATE_USER}, COLL_RATE_USER, 1},
+	        {{1000, 1000}, {COLL_RATE_USER, COLL_RATE_USER}, COLL_RATE_USER, 0},
+	        {{10000, 20000}, {COLL_RATE_UNKNOWN, COLL_RATE_USER}, COLL_RATE_UNKNOWN, 0},
+	        {{0, 1000}, {COLL_RATE_UNKNOWN, COLL_RATE_USER}, COLL_RATE_UNKNOWN, 0},
+	};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		const struct port port[2] = {{1, 1, cases[i].mbps[0], 0}, {1, 1, cases[i].mbps[1], 0}};
+		struct coll_tcp_address a[2] = {host(1, &port[0], 1), host(2, &port[1], 1)};
+		struct coll_transport_path path;
+		struct coll_tcp_route r;
+
+		for (int k = 0; k < 2; k++) {
+			a[k].candidate[0].origin = cases[i].origin[k];
+			snprintf(a[k].candidate[0].name, TCP_INTERFACE_NAME, "eth%d", k);
+		}
+		coll_tcp_route_find(&a[0], &a[1], 0, 0, &r);
+		coll_tcp_route_path(&r, &path);
+		CHECK(path.rail[0].origin == cases[i].expected, "case %zu: %d", i, path.rail[0].origin);
+		CHECK(cases[i].mbps[0] == 0 || path.rail[0].teller == cases[i].teller, "case %zu", i);
+		CHECK(cases[i].mbps[0] == 0 || path.rail[0].told_by[3] == '0' + cases[i].teller, "case %zu: %s", i,
+		      path.rail[0].told_by);
 	}
 }

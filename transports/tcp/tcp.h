@@ -67,9 +67,11 @@ struct coll_tcp_candidate {
 	uint8_t prefix;    /* bits of ip that name the network */
 	uint8_t interface; /* equal for addresses of one interface */
 	uint8_t distance;  /* of the interface from the process: enum coll_nic_distance */
+	uint8_t origin;    /* of mbps: enum coll_rate_origin */
 	uint32_t mbps;     /* rate of the interface, as given or as the system says; 0: unknown */
 	uint8_t ip[16];
-	char name[TCP_INTERFACE_NAME]; /* of the interface, at its own process only */
+	char name[TCP_INTERFACE_NAME]; /* of the interface; of others' where its rate is announced, and there was room
+	                                */
 };
 
 struct coll_tcp_address {

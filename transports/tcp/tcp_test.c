@@ -119,6 +119,7 @@ TEST(tcp, a_rate_that_is_given_replaces_the_reported_one)
 
 	REQUIRE(coll_tcp_address_local(&a, &allowed, why, sizeof(why)) == COLL_OK);
 	CHECK(a.count == 1 && a.candidate[0].mbps == 250, "%u", (unsigned)a.candidate[0].mbps);
+	CHECK(a.candidate[0].origin == COLL_RATE_USER);
 }
 
 /* From 1 Mb/s on, in steps of one. A rate that no link has is damage. */
@@ -139,6 +140,31 @@ TEST(tcp, rates_survive_their_text)
 		REQUIRE(coll_tcp_address_encode(&a, text, sizeof(text), &len) == COLL_OK);
 		CHECK(!coll_tcp_address_decode(&b, text, len));
 	}
+}
+
+/* Who tells a rate travels with it, and the name of the interface where no address needs the room. */
+TEST(tcp, origins_and_names_survive_their_text)
+{
+	struct coll_tcp_address a = made_up(3, 9, true, true), b;
+	char text[400];
+	size_t len = 0, bare;
+
+	REQUIRE(coll_tcp_address_encode(&a, text, sizeof(text), &bare) == COLL_OK);
+	for (unsigned i = 0; i < a.count; i++) {
+		a.candidate[i].mbps = COLL_LINK_RATE_MAX;
+		a.candidate[i].origin = (uint8_t)(1 + i % 3);
+		snprintf(a.candidate[i].name, TCP_INTERFACE_NAME, "interface%u", i);
+	}
+	REQUIRE(coll_tcp_address_encode(&a, text, sizeof(text), &len) == COLL_OK && len > bare);
+	REQUIRE(coll_tcp_address_decode(&b, text, len));
+	for (unsigned i = 0; i < a.count; i++)
+		CHECK(b.candidate[i].origin == 1 + i % 3 && b.candidate[i].mbps == COLL_LINK_RATE_MAX &&
+		      strcmp(b.candidate[i].name, a.candidate[i].name) == 0);
+	for (size_t cut = 0; cut < len; cut++)
+		CHECK(!coll_tcp_address_decode(&b, text, cut), "%zu of %zu bytes", cut, len);
+	REQUIRE(coll_tcp_address_encode(&a, text, bare + 12, &len) == COLL_OK);
+	REQUIRE(coll_tcp_address_decode(&b, text, len));
+	CHECK(b.count == a.count && b.candidate[0].name[0] && !b.candidate[1].name[0], "a name that has no room");
 }
 
 TEST(tcp, ports_come_from_the_range)
