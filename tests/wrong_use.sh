@@ -34,7 +34,7 @@ printf 'a:many\n' >"$dir/hosts-word"
 printf 'COLL_SLOTS=3\nCOLL_SLOTS=many\n' >"$dir/settings"
 
 # ---- A full disk
-for program in collrun coll-info coll-plan coll-topo coll-trace allreduce_perf; do
+for program in collrun coll-info coll-plan coll-topo coll-trace coll-tune allreduce_perf; do
 	full "$program" --help
 done
 [ -x "$build/examples/ddp_gpt" ] && full ddp_gpt --help
@@ -82,9 +82,12 @@ expect 137 'killed by signal 9' collrun -n 2 sh -c 'kill -9 $$'
 expect 2 'unknown option --timeot: did you mean --timeout?' collrun --timeot 3 true
 expect 0 'COLL_TIMEOUT is set but is not a setting of this library: did you mean COLL_TIMEOUT_MS?' env COLL_TIMEOUT=3 coll-info --brief
 expect 1 "there is no transport 'tpc': did you mean tcp?" env COLL_TRANSPORTS=tpc coll-info --brief
-for program in collrun coll-info coll-plan coll-topo coll-trace allreduce_perf; do
+for program in collrun coll-info coll-plan coll-topo coll-trace coll-tune allreduce_perf; do
 	expect 0 "$program 0.1.0 (" "$program" --version
 done
+
+expect 2 'all ranks are on one host: there are no links to measure' coll-tune
+expect 2 'coll-tune: unexpected argument more' coll-tune more
 
 # ---- coll-info
 expect 0 'To see those of a job:' coll-info

@@ -35,7 +35,7 @@ while read -r prototype; do
 	[ -n "$page" ] && sed -n '/^\.SH SYNOPSIS/,/^\.SH DESCRIPTION/p' "$page" | bare | grep -qF "$(echo "$prototype" | bare)"
 	verdict $? "docs/man/$name.3: the synopsis lacks: $prototype"
 done <<<"$declared"
-for program in collrun coll-info coll-links coll-plan coll-topo coll-trace ddp_gpt $(cd bench && ls ./*_perf.c | sed 's/^..//; s/\.c$//'); do
+for program in collrun coll-info coll-links coll-plan coll-topo coll-trace coll-tune ddp_gpt $(cd bench && ls ./*_perf.c | sed 's/^..//; s/\.c$//'); do
 	[ -s "$(page_of "$program.1")" ]
 	verdict $? "$program has no man page"
 done
