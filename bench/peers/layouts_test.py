@@ -16,6 +16,7 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import bounds  # noqa: E402
 import layouts  # noqa: E402
 import network  # noqa: E402
+import regret  # noqa: E402
 
 BUILD = os.path.abspath(sys.argv[1]) if len(sys.argv) > 1 else "build"
 MARK = "BENCH_LAYOUTS_TEST=%d" % os.getpid()
@@ -174,6 +175,21 @@ def library():
 def test_a_ratio_below_what_must_be_is_told():
     # That no floor can be judged is no failure, and a slow machine may miss it: the ratio to a build of our own can be.
     measured("--hosts 1,1 --coll all_reduce --before %s --must before:1000" % library(), status=1, says="before below 1000")
+
+
+def test_regret_has_every_row_and_says_what_was_chosen():
+    for kind, some in (("broadcast", "blocks32"), ("reduce", "lanes"), ("all_gather", "direct")):
+        rows = regret.rows_of(kind)
+        same((some in rows, len(rows)), (True, len(set(rows))))
+    p = subprocess.run([sys.executable, os.path.join(os.path.dirname(os.path.abspath(__file__)), "regret.py"), "--build", BUILD, "--layouts", "4x1",
+                        "--mbit", "500", "--coll", "broadcast", "--bytes", "8,256K", "--blocks", "1", "--block-ms", "1", "--must", "1000"],
+                       stdout=subprocess.PIPE, text=True)
+    if p.returncode == 77:
+        raise Skipped(p.stdout.strip())
+    said = re.findall(r"^broadcast +(8 B|256 KiB)  chosen (\w+) .* best (\w+) .* regret \d+\.\d\d  floor ", p.stdout, re.M)
+    same((p.returncode, [size for size, _, _ in said]), (0, ["8 B", "256 KiB"]))
+    same(said[1][1], "lanes")
+    same([row for _, _, row in said if row not in regret.rows_of("broadcast")], [])
 
 
 def test_what_is_killed_leaves_nothing():
