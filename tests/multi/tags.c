@@ -424,6 +424,19 @@ TEST_OF_RANKS(tags, probe_behind_receives, 3, 3)
 		CHECK(info.source == COLL_NO_PEER && info.tag == COLL_ANY_TAG && info.count == 0);
 	}
 	OK(comm, coll_barrier(comm, NULL));
+	/* One that waits is not shown what it did not ask for. */
+	if (rank > 0) {
+		usleep(30000 * (unsigned)(3 - rank));
+		OK(comm, coll_send_tag(&x, 1, COLL_I32, 0, TAG + 2, comm, NULL));
+		usleep(rank == 1 ? 30000 : 0);
+		OK(comm, coll_send_tag(&x, 0, COLL_I32, 0, TAG + 3, comm, NULL));
+	} else {
+		OK(comm, coll_probe(1, TAG + 3, comm, &info));
+		expect_info(&info, 1, TAG + 3, 0);
+		for (int i = 0; i < 4; i++)
+			OK(comm, coll_recv_tag(&y, 1, COLL_I32, 1 + i % 2, TAG + 2 + i / 2, comm, NULL));
+	}
+	OK(comm, coll_barrier(comm, NULL));
 	/* To itself: seen, then received; and nothing that could only come from this thread is waited for. */
 	CHECK(coll_probe(rank, TAG, comm, NULL) == COLL_ERR_ARGUMENT);
 	CHECK(strstr(coll_last_error(NULL)->message, "probe: it would wait for ever"), "%s",

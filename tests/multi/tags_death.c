@@ -24,7 +24,7 @@ static coll_status wait_for_it(coll_comm *comm, int rank, int round)
 	case 0: return coll_recv_tag(x, 1, COLL_I32, COLL_ANY_SOURCE, COLL_ANY_TAG, comm, NULL);
 	case 1: return coll_recv_tag(x, 1, COLL_I32, VICTIM, 3, comm, NULL);
 	case 2: return coll_send_tag(x, LARGE, COLL_I32, VICTIM, 4, comm, NULL);
-	case 3: return coll_probe(VICTIM, 6, comm, NULL);
+	case 3: return coll_probe(round % 2 ? COLL_ANY_SOURCE : VICTIM, 6, comm, NULL);
 	case 4:
 		do
 			st = coll_iprobe(round % 2 ? VICTIM : COLL_ANY_SOURCE, 6, comm, NULL);
