@@ -223,19 +223,6 @@ const char *coll_ip_text(const struct coll_ip *ip, uint16_t port, char *buf, siz
 	return buf;
 }
 
-bool coll_ips_near(const struct coll_ips *a, const struct coll_ips *b)
-{
-	bool any = false;
-
-	for (unsigned i = 0; i < a->count; i++)
-		for (unsigned k = 0; k < b->count; k++) {
-			any = any || !a->at[i].loopback || !b->at[k].loopback;
-			if (!a->at[i].loopback && coll_ip_same(&a->at[i], &b->at[k]))
-				return true;
-		}
-	return !any;
-}
-
 int coll_ip_turn(const struct coll_ips *self, const struct coll_ip *peer, const struct coll_ip *met, bool near)
 {
 	bool shared = false;

@@ -51,8 +51,6 @@ unsigned coll_ip_to(const struct coll_ip *ip, uint16_t port, struct sockaddr_sto
 /* "10.0.0.1:5000", "[fd00::1]:5000". */
 const char *coll_ip_text(const struct coll_ip *ip, uint16_t port, char *buf, size_t cap);
 
-/* Whether two processes can be in one network namespace: they have an address in common, or nothing but loopback. */
-bool coll_ips_near(const struct coll_ips *a, const struct coll_ips *b);
 /* When a peer's address is tried: smaller is earlier, -1 never. met: the peer's address over which it met the
  * rendezvous, or NULL; near: both are in one network namespace. Loopback is tried there only, and an address that this
  * host has too elsewhere never. */

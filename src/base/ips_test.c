@@ -153,13 +153,10 @@ static void what_was_proved_goes_first(void)
 
 static void loopback_is_for_one_namespace(void)
 {
-	static const char *const here[] = {"10.21.1.1", "127.0.0.1"}, *const there[] = {"10.22.1.1", "127.0.0.1"};
-	static const char *const lo[] = {"127.0.0.1"};
-	const struct coll_ips self = ips_of(here, 2), other = ips_of(there, 2), alone = ips_of(lo, 1);
+	static const char *const here[] = {"10.21.1.1", "127.0.0.1"};
+	const struct coll_ips self = ips_of(here, 2);
 	struct coll_ips peer = self;
 
-	CHECK(coll_ips_near(&self, &self) && coll_ips_near(&alone, &alone));
-	CHECK(!coll_ips_near(&self, &other) && !coll_ips_near(&self, &alone));
 	coll_ips_order(&self, &peer, NULL, true);
 	CHECK(peer.count == 2 && peer.at[0].loopback && !peer.at[1].loopback);
 }

@@ -23,6 +23,7 @@
 #include "context/service.h"
 #include "context/session.h"
 #include "context/transports.h"
+#include "control/one_host.h"
 #include "net/net.h"
 #include "topology/topology.h"
 #include "transports/hook/hook.h"
@@ -239,11 +240,10 @@ static enum use use_of(struct coll_context *c, const struct coll_opened_transpor
 
 	for (int r = 0; r < c->size && use != ELSEWHERE; r++) {
 		const struct coll_opened_transport *by = r == c->rank ? NULL : coll_context_choose(c, r, NULL, 0);
-		const uint64_t space = c->peer_infos[r].name_space;
 
 		if (r == c->rank || (by && by != w))
 			continue;
-		use = by && space != 0 && space == c->info.name_space ? IN_THIS_NAMESPACE : ELSEWHERE;
+		use = by && coll_one_network(&c->peer_infos[r], &c->info) ? IN_THIS_NAMESPACE : ELSEWHERE;
 	}
 	return use;
 }

@@ -27,25 +27,24 @@ enum { RANKS_IN_TIME = 4 };
  * more than all CPUs of the sets. */
 static uint32_t ranks_on_machine(const struct coll_context *c, int rank, uint32_t *cores_of_all)
 {
-	const uint64_t machine = c->peer_infos[rank].machine;
+	const struct coll_peer_info *info = c->peer_infos;
 	uint64_t all[4] = {0};
 	uint32_t ranks = 0, cores = 0, cpus = 0;
 
 	for (int r = 0; r < c->size; r++) {
 		bool known = false;
 
-		if (c->peer_infos[r].machine != machine)
+		if (!coll_one_machine(&info[r], &info[rank]))
 			continue;
 		ranks++;
 		for (int k = 0; k < r && !known; k++)
-			known = c->peer_infos[k].machine == machine &&
-			        memcmp(c->peer_infos[k].cpus, c->peer_infos[r].cpus, sizeof(c->peer_infos[r].cpus)) ==
-			                0;
+			known = memcmp(info[k].cpus, info[r].cpus, sizeof(info[r].cpus)) == 0 &&
+			        coll_one_machine(&info[k], &info[rank]);
 		if (known)
 			continue;
-		cores += c->peer_infos[r].cores;
+		cores += info[r].cores;
 		for (int i = 0; i < 4; i++)
-			all[i] |= c->peer_infos[r].cpus[i];
+			all[i] |= info[r].cpus[i];
 	}
 	for (int i = 0; i < 4; i++)
 		cpus += (uint32_t)__builtin_popcountll(all[i]);
@@ -62,10 +61,14 @@ static void find_caches(struct coll_context *c)
 	cpu_set_t used;
 
 	CPU_ZERO(&used);
-	for (int r = 0; r < c->size; r++)
-		for (size_t cpu = 0; cpu < 256 && c->peer_infos[r].machine == c->peer_infos[c->rank].machine; cpu++)
-			if (c->peer_infos[r].cpus[cpu / 64] >> cpu % 64 & 1)
+	for (int r = 0; r < c->size; r++) {
+		const struct coll_peer_info *info = &c->peer_infos[r];
+		const bool here = coll_one_machine(info, &c->peer_infos[c->rank]);
+
+		for (size_t cpu = 0; cpu < 256 && here; cpu++)
+			if (info->cpus[cpu / 64] >> cpu % 64 & 1)
 				CPU_SET(cpu, &used);
+	}
 	/* A peer info has bits for 256 CPUs, so greater CPU numbers wrap around. */
 	if (sysconf(_SC_NPROCESSORS_CONF) > 256)
 		sched_getaffinity(0, sizeof(used), &used);
@@ -107,7 +110,7 @@ static int first_on_host(const struct coll_context *c, int *firsts, size_t bucke
 static bool host_is_oversubscribed(const struct coll_context *c, int rank)
 {
 	for (int r = 0; r < rank; r++)
-		if (c->peer_infos[r].machine == c->peer_infos[rank].machine)
+		if (coll_one_machine(&c->peer_infos[r], &c->peer_infos[rank]))
 			return c->oversubscribed[c->host_of[r]];
 	return oversubscribed(c, rank, 1);
 }

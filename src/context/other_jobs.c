@@ -11,6 +11,7 @@
 #include "base/hash.h"
 #include "bootstrap/running.h"
 #include "context/context.h"
+#include "control/one_host.h"
 
 struct coll_other_jobs {
 	struct coll_running table;
@@ -69,7 +70,7 @@ static int list_own(const struct coll_context *c, uint64_t job, struct coll_runn
 	int n = 0;
 
 	for (int r = 0; r < c->size; r++)
-		if (c->peer_infos[r].machine == c->info.machine && overlap(c->peer_infos[r].cpus, c->info.cpus))
+		if (coll_one_machine(&c->peer_infos[r], &c->info) && overlap(c->peer_infos[r].cpus, c->info.cpus))
 			list[n++] = entry_of(&c->peer_infos[r], job);
 	return n;
 }

@@ -9,7 +9,9 @@
 #include <string.h>
 
 #include "base/errno_text.h"
+#include "base/hash.h"
 #include "control/gossip.h"
+#include "control/one_host.h"
 #include "control/ping.h"
 #include "topology/host_nics.h"
 #include "topology/nic.h"
@@ -135,6 +137,15 @@ static uint32_t env_round_trip_us(void *ctx, const struct coll_process_id *peer)
 	return process < 0 ? 0 : coll_context_round_trip_us(c, c->rank, process);
 }
 
+static bool env_copies(void *ctx, const struct coll_process_id *a, const struct coll_process_id *b)
+{
+	const struct coll_context *c = ctx;
+	const bool can = c->info.marks[0] && c->processes;
+	const int first = can ? process_of(c, a) : -1, second = can ? process_of(c, b) : -1;
+
+	return first >= 0 && second >= 0 && coll_copies(&c->peer_infos[first], &c->peer_infos[second]);
+}
+
 static uint64_t env_heard_ns(void *ctx, const struct coll_process_id *peer)
 {
 	struct coll_context *c = ctx;
@@ -229,13 +240,18 @@ static void undo(struct coll_opened_transport *w)
 	memset(w, 0, sizeof(*w));
 }
 
+static uint32_t marks_of(const struct coll_peer_info *info)
+{
+	return (uint32_t)coll_hash_bytes(0, info->marks, sizeof(info->marks));
+}
+
 static struct coll_transport_env env_for(struct coll_context *c, const struct coll_shared_group *group)
 {
 	return (struct coll_transport_env){.size = sizeof(struct coll_transport_env),
 	                                   .self = c->info.id,
 	                                   .job_key = c->session_key,
 	                                   .host_id = c->info.host_id,
-	                                   .host_mark = c->info.marks[0],
+	                                   .host_mark = marks_of(&c->info),
 	                                   .one_host = c->identity.one_host,
 	                                   .sole = !shares_memory(c),
 	                                   .group = group ? group->group : NULL,
@@ -249,6 +265,7 @@ static struct coll_transport_env env_for(struct coll_context *c, const struct co
 	                                   .nic_distance = env_nic_distance,
 	                                   .met = env_met,
 	                                   .round_trip_us = env_round_trip_us,
+	                                   .copies = env_copies,
 	                                   .heard_ns = env_heard_ns};
 }
 

@@ -96,11 +96,9 @@ static uint64_t unreachable_ns(const struct coll_control *c)
 }
 
 /* Both in one network namespace: a refusal there comes from the kernel that knows. */
-static bool near(const struct coll_control *c, int peer, const struct coll_ips *own, const struct coll_ips *theirs)
+static bool near(const struct coll_control *c, int peer)
 {
-	const uint64_t space = c->peer_infos[peer].name_space;
-
-	return space != 0 && space == c->peer_infos[c->rank].name_space && coll_ips_near(own, theirs);
+	return coll_one_network(&c->peer_infos[peer], &c->peer_infos[c->rank]);
 }
 
 static void read_ips(const struct coll_control *c, int peer, struct coll_ips *l)
@@ -121,7 +119,7 @@ static void candidates(const struct coll_control *c, int peer, struct coll_ips *
 
 	read_ips(c, c->rank, &own);
 	read_ips(c, peer, l);
-	*is_near = near(c, peer, &own, l);
+	*is_near = near(c, peer);
 	coll_ips_order(&own, l, info->has_met ? &info->met : NULL, *is_near);
 	for (unsigned i = 1; p->has_proved && i < l->count; i++)
 		if (coll_ip_same(&l->at[i], &p->proved)) {

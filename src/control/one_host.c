@@ -1,6 +1,6 @@
 /*
- * See one_host.h. A process keeps the smallest hashes of its addresses: two processes of one host keep the same ones,
- * or nearly so if an address came or went between them.
+ * See one_host.h. A process keeps the smallest hashes of its addresses. Invariant: each answer is a function of the two
+ * peer infos, in either order.
  */
 #include "control/one_host.h"
 
@@ -32,13 +32,42 @@ void coll_one_host_mark(struct coll_peer_info *info, const struct ifaddrs *all)
 			insert(info->marks, (uint32_t)coll_hash_bytes(7, ips.at[i].bytes, sizeof(ips.at[i].bytes)) | 1);
 }
 
+/*
+ * Each has an address that the other lacks. Between the starts of two processes of one host an address comes or goes,
+ * so one of them may have more. What is greater than the last of a full list was left out of it, perhaps.
+ */
+static bool differ(const uint32_t a[COLL_HOST_MARKS], const uint32_t b[COLL_HOST_MARKS])
+{
+	bool only_a = false, only_b = false;
+	int i = 0, k = 0;
+
+	while (i < COLL_HOST_MARKS && k < COLL_HOST_MARKS && (a[i] || b[k])) {
+		const bool first = a[i] && (!b[k] || a[i] <= b[k]), second = b[k] && (!a[i] || b[k] <= a[i]);
+
+		only_a = only_a || !second;
+		only_b = only_b || !first;
+		i += first;
+		k += second;
+	}
+	return only_a && only_b;
+}
+
 bool coll_one_host(const struct coll_peer_info *a, const struct coll_peer_info *b)
 {
-	if (strncmp(a->host_id, b->host_id, sizeof(a->host_id)) != 0)
-		return false;
-	for (int i = 0; i < COLL_HOST_MARKS && a->marks[i]; i++)
-		for (int k = 0; k < COLL_HOST_MARKS && b->marks[k]; k++)
-			if (a->marks[i] == b->marks[k])
-				return true;
-	return !a->marks[0] || !b->marks[0];
+	return strncmp(a->host_id, b->host_id, sizeof(a->host_id)) == 0 && !differ(a->marks, b->marks);
+}
+
+bool coll_one_network(const struct coll_peer_info *a, const struct coll_peer_info *b)
+{
+	return a->name_space && a->name_space == b->name_space && !differ(a->marks, b->marks);
+}
+
+bool coll_one_machine(const struct coll_peer_info *a, const struct coll_peer_info *b)
+{
+	return a->machine == b->machine && !coll_copies(a, b);
+}
+
+bool coll_copies(const struct coll_peer_info *a, const struct coll_peer_info *b)
+{
+	return a->name_space && a->name_space == b->name_space && differ(a->marks, b->marks);
 }

@@ -70,7 +70,8 @@ coll_status coll_control_open_ports(struct coll_control *c, struct coll_peer_inf
 		const bool fits = coll_ips_check(all, settings->interface, why, sizeof(why));
 
 		choose_addresses(&c->env, all, &ips);
-		coll_one_host_mark(info, all);
+		if (!c->env.one_host)
+			coll_one_host_mark(info, all);
 		coll_net->freeifaddrs(all);
 		if (!fits)
 			return coll_error_set(err, COLL_ERR_CONFIG, "[COLL-1106] %s", why);

@@ -9,6 +9,7 @@
  */
 #include "control/process.h"
 
+#include "control/one_host.h"
 #include "net/net.h"
 
 void coll_control_watch_process(struct coll_control *c, int peer)
@@ -18,7 +19,7 @@ void coll_control_watch_process(struct coll_control *c, int peer)
 	struct peer *p = &c->peers[peer];
 	int fd;
 
-	if (p->process_fd > 0 || it->machine != us->machine || it->process_space != us->process_space ||
+	if (p->process_fd > 0 || !coll_one_machine(it, us) || it->process_space != us->process_space ||
 	    !it->process_space || it->process == us->process)
 		return;
 	/* Without a descriptor, links say what they can. */

@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "base/delay.h"
+#include "control/one_host.h"
 #include "control/ping.h"
 #include "inspect/dump.h"
 
@@ -29,8 +30,7 @@ static int next_process(struct coll_job_state *s, const struct coll_context *ctx
 	while (s->next < 2 * ctx->size) {
 		const int p = s->next % ctx->size;
 		const struct coll_peer_info *it = &ctx->peer_infos[p];
-		const bool near =
-		        it->name_space == ctx->info.name_space && it->process_space == ctx->info.process_space;
+		const bool near = coll_one_network(it, &ctx->info) && it->process_space == ctx->info.process_space;
 
 		if ((s->next++ < ctx->size) != near && p != ctx->rank)
 			return p;

@@ -96,7 +96,7 @@ struct coll_transport_env {
 	 * that neither open nor address use it, and service is not called before. */
 	const uint64_t *job_key;
 	const char *host_id; /* equal on processes that may try shared memory */
-	uint32_t host_mark;  /* of an address of this host: differs on copies of a machine, whose ids may be equal */
+	uint32_t host_mark;  /* of the addresses of this host: differs on copies of a machine, whose ids may be equal */
 	bool sole;           /* nothing that shares memory is open beside it */
 	bool one_host;       /* all ranks are on this host, however COLL_HOST_ID divides it */
 	void *group;         /* loop: the object shared by ranks of one process, else NULL */
@@ -126,6 +126,9 @@ struct coll_transport_env {
 	bool (*met)(void *ctx, const struct coll_process_id *peer, struct coll_ip *ip);
 	/* The round trip to the host of a peer in microseconds, the same at both ends; 0: unknown. NULL: as well. */
 	uint32_t (*round_trip_us)(void *ctx, const struct coll_process_id *peer);
+	/* Whether two processes are on copies of a machine, so that what names a network namespace is equal on two
+	 * hosts; known when the addresses of the peers are. NULL: none are. */
+	bool (*copies)(void *ctx, const struct coll_process_id *a, const struct coll_process_id *b);
 	/* A link to this peer is not acknowledged: when anything last arrived from its host outside the transport
 	 * (coll_clock_ns), 0: never. Asks the host if that is long ago. NULL: not known. */
 	uint64_t (*heard_ns)(void *ctx, const struct coll_process_id *peer);

@@ -28,7 +28,6 @@ static void use_addresses(const struct coll_peer_info *own, const struct coll_pe
 	if (!coll_ips_unpack(&ips, bytes, len_bytes))
 		return;
 	FUZZ_HOLDS(ips.count <= COLL_IPS_MAX);
-	coll_ips_near(&mine, &ips);
 	coll_ips_order(&mine, &ips, info->has_met ? &info->met : NULL, own->site & 1);
 	for (unsigned i = 0; i < ips.count; i++) {
 		coll_ip_text(&ips.at[i], info->control_port, text, sizeof(text));
@@ -65,7 +64,8 @@ void fuzz_peer_info(const uint8_t *data, size_t len_bytes)
 		use_transports(&info[i]);
 	}
 	coll_settings_differing(&info[0].settings, &info[1].settings, &at);
-	coll_one_host(&info[0], &info[1]);
+	FUZZ_HOLDS(coll_one_host(&info[0], &info[1]) == coll_one_host(&info[1], &info[0]));
+	FUZZ_HOLDS(!coll_one_network(&info[0], &info[1]) || !coll_copies(&info[1], &info[0]));
 	use_addresses(&info[0], &info[1]);
 	free(info);
 }

@@ -161,6 +161,19 @@ class Copies(Layout):
     transports, before = "shm,tcp", ("unshare", "-m", "sh", "-c", 'mount -t tmpfs none /proc && exec "$0" "$@"')
 
 
+class Restored(Layout):
+    """Machines restored from one image that runs: boot, network namespace and an address are those of the other, too."""
+
+    ranks, transports = 4, "shm,tcp"
+    before = ("unshare", "-m", "sh", "-c",
+              "mount -t tmpfs none /proc && mkdir -p /proc/sys/kernel/random /proc/self/ns && cd /proc/self/ns && "
+              "echo 1c1c1c1c-0000-4000-8000-000000000001 >/proc/sys/kernel/random/boot_id && "
+              'for n in net pid; do echo >"$n:[7]"; ln -s "$n:[7]" $n; done; exec "$0" "$@"')
+
+    def extra(self):
+        return all(self.lone("overlay", "10.96.0.1/24", i) for i in range(2))
+
+
 class Apart(Layout):
     """Processes, names and mounts are apart on one host, the network is not."""
 
@@ -187,7 +200,7 @@ class Three(Layout):
 OTHERS = {"a firewall on both": Firewalls, "a firewall on one": Firewall, "connections half open": HalfOpen,
           "large packets lost": BlackHole, "interfaces in another order": OtherOrder,
           "an address on two interfaces": TwoInterfaces, "a network without carrier": NoCarrier,
-          "link-local IPv6 alone": LinkLocal, "two ranks on each host": Four, "copies of one host": Copies, "namespaces of one host": Apart, "three hosts, three networks": Three}
+          "link-local IPv6 alone": LinkLocal, "two ranks on each host": Four, "copies of one host": Copies, "machines restored from one image": Restored, "namespaces of one host": Apart, "three hosts, three networks": Three}
 QUICK = [(0, 0, False, False, False), (5, 0, False, False, False), (12, 0, True, False, False), (2, 4, True, True, False),
          (3, 0, True, False, True)]
 
@@ -254,7 +267,7 @@ def main():
     report = Report()
     words = sys.argv[2] if len(sys.argv) > 2 else ""
     cases = {name_of(*p): (Layout, p) for p in (product() if words == "all" else QUICK)}
-    cases.update({name: (make, ()) for name, make in OTHERS.items() if not (make is Copies and sanitized(sys.argv[1]))})
+    cases.update({name: (make, ()) for name, make in OTHERS.items() if not (make in (Copies, Restored) and sanitized(sys.argv[1]))})
     with concurrent.futures.ProcessPoolExecutor(AT_ONCE, multiprocessing.get_context("spawn")) as pool:
         going = {name: pool.submit(try_one, os.path.abspath(sys.argv[1]), *case) for name, case in cases.items()
                  if words == "all" or words in name}

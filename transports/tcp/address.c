@@ -298,6 +298,13 @@ void coll_tcp_address_names(struct coll_tcp_address *a, const struct coll_tcp_ad
 
 /* ---- two processes -------------------------------------------------------- */
 
+void coll_tcp_address_apart(const struct coll_transport_env *env, const struct coll_tcp_address *a,
+                            struct coll_tcp_address *b)
+{
+	if (a->name_space == b->name_space && env->copies && env->copies(env->ctx, &a->id, &b->id))
+		b->name_space = ~b->name_space;
+}
+
 /* Bit 0: IPv4, bit 1: IPv6. */
 static unsigned families(const struct coll_tcp_address *a, bool loopback)
 {

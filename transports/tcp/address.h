@@ -28,6 +28,9 @@ coll_status coll_tcp_address_listens(struct coll_tcp_address *a, uint16_t port, 
 
 /* As many candidates as fit in cap; ARGUMENT when none does. */
 coll_status coll_tcp_address_encode(const struct coll_tcp_address *a, void *buf, size_t cap, size_t *len_bytes);
+/* b gets another name of a network namespace where it is a copy of a's machine. */
+void coll_tcp_address_apart(const struct coll_transport_env *env, const struct coll_tcp_address *a,
+                            struct coll_tcp_address *b);
 /* What was announced may lack names of interfaces: give a its own, if it is of this process. */
 void coll_tcp_address_names(struct coll_tcp_address *a, const struct coll_tcp_address *self);
 /* Leave only what encode had room for. */

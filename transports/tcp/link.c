@@ -82,6 +82,7 @@ coll_status coll_tcp_link_open(void *inst, const struct coll_process_id *peer, c
 		        "[COLL-6107] tcp: the address of a peer (%zu bytes) is not one of this transport", len_bytes);
 		return COLL_ERR_ARGUMENT;
 	}
+	coll_tcp_address_apart(&in->env, &in->address, &target);
 	status = coll_tcp_rails_open(in, peer, &target, &l);
 	if (status != COLL_OK)
 		return status;

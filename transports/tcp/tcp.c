@@ -327,6 +327,7 @@ static bool tcp_reachable(void *inst, const void *address, size_t len_bytes, cha
 		snprintf(why, why_bytes, "the peer has no tcp address");
 		return false;
 	}
+	coll_tcp_address_apart(&in->env, &in->address, &peer);
 	return coll_tcp_address_reachable(&in->address, &peer, why, why_bytes);
 }
 
@@ -343,6 +344,7 @@ static void tcp_path(void *inst, const void *a, size_t a_bytes, const void *b, s
 	if (!coll_tcp_address_decode(&x, a, a_bytes) || !coll_tcp_address_decode(&y, b, b_bytes))
 		return;
 	coll_tcp_address_names(&x, &in->address);
+	coll_tcp_address_apart(&in->env, &x, &y);
 	coll_tcp_route_find(&x, &y, in->sockets, round_trip_us, &route);
 	coll_tcp_route_path(&route, path);
 }
