@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/config.h"
 #include "base/ib_ports.h"
@@ -26,6 +27,7 @@
 #include "device/device.h"
 #include "hang.h"
 #include "reduce/reduce.h"
+#include "slow.h"
 #include "tools/common/flag_guess.h"
 #include "tools/common/host.h"
 #include "tools/common/last_flush.h"
@@ -36,7 +38,7 @@
 #include "transports/registry.h"
 
 static const char usage[] = "usage: coll-info [--brief] [--settings] [--choices]\n"
-                            "       coll-info --pid PID\n"
+                            "       coll-info --pid PID [--slow] [--json] [--watch]\n"
                             "       coll-info --explain ID|all\n"
                             "       coll-info --ways\n"
                             "  --brief     ranks, hosts and topology only\n"
@@ -44,6 +46,10 @@ static const char usage[] = "usage: coll-info [--brief] [--settings] [--choices]
                             "  --choices   algorithms by size only\n"
                             "  --pid PID   what the ranks below that process (a rank, or its launcher) are doing,\n"
                             "              and which rank holds the job up\n"
+                            "  --slow      with --pid: how long each rank has waited lately, and which rank or link\n"
+                            "              is far behind the others\n"
+                            "  --json      with --pid: the same as JSON\n"
+                            "  --watch     with --pid: again every 2 s until the job ends\n"
                             "  --explain ID  what the message that ends in [COLL-ID] means, and what to do\n"
                             "  --ways      the table by which the way of a call is chosen\n"
                             "  --version   version and commit\n"
@@ -216,28 +222,93 @@ static void print_devices(const struct coll_settings *s, const coll_comm *comm)
 		       coll_device_facts_describe(comm, mapped, sizeof(mapped)) ? "" : "staged: ", mapped);
 }
 
-/* 0: no rank is held up; 1: one is; 2: none answered. */
-static int explain_job(int pid)
+/* What is asked of a running job. */
+struct question {
+	int pid; /* 0: nothing */
+	bool slow, json, watch;
+};
+
+static void add_lines(const char *lines, struct coll_text *json)
+{
+	for (const char *p = lines, *comma = ""; *p; comma = ",") {
+		char line[1024];
+		const size_t n = strcspn(p, "\n");
+
+		snprintf(line, sizeof(line), "%.*s", (int)n, p);
+		coll_text_add(json, "%s\n", comma);
+		coll_text_add_json(json, line);
+		p += n + (p[n] != 0);
+	}
+}
+
+/* 0: no rank is held up; 1: one is. */
+static int explain_hang(struct dump_list *list, const struct door_silent *silent, bool json, struct coll_text *out)
+{
+	struct coll_text text = {0};
+	bool held;
+
+	door_ask_job(list);
+	held = hang_explain(list, silent, &text);
+	if (json) {
+		coll_text_add(out, "{\"held_up\":%s,\"lines\":[", held ? "true" : "false");
+		add_lines(text.p ? text.p : "", out);
+		coll_text_add(out, "\n]}\n");
+	} else {
+		coll_text_add(out, "%s", text.p ? text.p : "");
+	}
+	out->failed |= text.failed;
+	coll_text_free(&text);
+	return held;
+}
+
+/* 0: nobody is slow; 1: somebody, or a link; 2: none answered. */
+static int explain_slow(const struct dump_list *list, bool json, struct coll_text *out)
+{
+	struct dump_list told = {0};
+	int status = 2;
+
+	if (door_ask_slow(list, &told))
+		status = json ? slow_json(&told, out) : slow_explain(&told, out);
+	dump_list_free(&told);
+	return status;
+}
+
+static int explain_job(const struct question *q)
 {
 	struct dump_list list = {0};
 	struct door_silent silent;
 	struct coll_text text = {0};
-	const int answered = door_ask_family(pid, "state", &list, &silent);
+	const int answered = door_ask_family(q->pid, "state", &list, &silent);
 	char why[300];
 	int status = 2;
 
-	door_ask_job(&list);
-	if (answered == 0 && silent.n == 0) {
-		door_why_none(pid, why, sizeof(why));
+	if (answered == 0 && (silent.n == 0 || q->slow)) {
+		door_why_none(q->pid, why, sizeof(why));
 		fprintf(stderr, "coll-info: %s\n", why);
 	} else {
-		status = hang_explain(&list, &silent, &text) ? 1 : answered == 0 ? 2 : 0;
-		if (text.failed || fputs(text.p ? text.p : "", stdout) == EOF)
+		status = q->slow ? explain_slow(&list, q->json, &text) : explain_hang(&list, &silent, q->json, &text);
+		if (answered == 0 && status == 0)
+			status = 2;
+		if (q->watch && isatty(STDOUT_FILENO))
+			printf("\033[H\033[J");
+		if (text.failed || fputs(text.p ? text.p : "", stdout) == EOF || fflush(stdout) == EOF)
 			status = 2;
 	}
 	coll_text_free(&text);
 	dump_list_free(&list);
 	return status;
+}
+
+/* Again and again until no rank answers: the last status of those that did. */
+static int watch_job(const struct question *q)
+{
+	int last = 2, status;
+
+	while ((status = explain_job(q)) != 2) {
+		last = status;
+		sleep(2);
+	}
+	return last;
 }
 
 static void print_message(const struct coll_message_row *m)
@@ -266,21 +337,21 @@ static int explain_message(const char *name)
 
 struct wanted {
 	bool brief, settings, choices;
+	struct question job;
 };
 
 /* -1: go on; else the exit status: the command line was wrong, or all it asked for is done. */
 static int read_options(int argc, char **argv, struct wanted *w)
 {
-	static const struct option options[] = {{"brief", no_argument, NULL, 'b'},
-	                                        {"settings", no_argument, NULL, 's'},
-	                                        {"choices", no_argument, NULL, 'c'},
-	                                        {"pid", required_argument, NULL, 'p'},
-	                                        {"help", no_argument, NULL, 'h'},
-	                                        {"explain", required_argument, NULL, 'e'},
-	                                        {"ways", no_argument, NULL, 'w'},
-	                                        {"version", no_argument, NULL, 'V'},
-	                                        {0}};
-	int o, pid;
+	static const struct option options[] = {
+	        {"brief", no_argument, NULL, 'b'},   {"settings", no_argument, NULL, 's'},
+	        {"choices", no_argument, NULL, 'c'}, {"pid", required_argument, NULL, 'p'},
+	        {"help", no_argument, NULL, 'h'},    {"explain", required_argument, NULL, 'e'},
+	        {"ways", no_argument, NULL, 'w'},    {"version", no_argument, NULL, 'V'},
+	        {"slow", no_argument, NULL, 'S'},    {"json", no_argument, NULL, 'j'},
+	        {"watch", no_argument, NULL, 'W'},   {0}};
+	struct question *job = &w->job;
+	int o;
 
 	last_flush_check("coll-info");
 	opterr = 0;
@@ -288,8 +359,11 @@ static int read_options(int argc, char **argv, struct wanted *w)
 		w->brief |= o == 'b';
 		w->settings |= o == 's';
 		w->choices |= o == 'c';
-		if (o == 'p' && coll_number_parse(optarg, 1, INT_MAX, &pid))
-			return explain_job(pid);
+		job->slow |= o == 'S';
+		job->json |= o == 'j';
+		job->watch |= o == 'W';
+		if (o == 'p' && coll_number_parse(optarg, 1, INT_MAX, &job->pid))
+			continue;
 		if (o == 'p')
 			fprintf(stderr, "coll-info: --pid %s: expected the number of a process\n", optarg);
 		if (o == 'e')
@@ -308,6 +382,12 @@ static int read_options(int argc, char **argv, struct wanted *w)
 			fputs(usage, o == 'h' ? stdout : stderr);
 			return o == 'h' ? 0 : 2;
 		}
+	}
+	if (optind == argc && job->pid)
+		return job->watch ? watch_job(job) : explain_job(job);
+	if (optind == argc && (job->slow || job->json || job->watch)) {
+		fprintf(stderr, "coll-info: --slow, --json and --watch need --pid\n");
+		return 2;
 	}
 	if (optind == argc)
 		return -1;

@@ -127,6 +127,15 @@ static const struct field comm_fields[] = {FIELD(dump_comm, HEX, "comm", comm),
                                            FIELD(dump_comm, BOOL, "aborted", aborted),
                                            FIELD(dump_comm, TEXT, "name", name),
                                            {0}};
+static const struct field slow_fields[] = {FIELD(dump_slow, INT, "window_ms", window_ms),
+                                           FIELD(dump_slow, INT, "waited_ms", waited_ms),
+                                           FIELD(dump_slow, INT, "in_call_ms", in_call_ms),
+                                           FIELD(dump_slow, INT, "waits_for", waits_for),
+                                           FIELD(dump_slow, INT, "waits_for_ms", waits_for_ms),
+                                           FIELD(dump_slow, INT, "behind_ms", behind_ms),
+                                           FIELD(dump_slow, INT, "usual_kb", usual_kb),
+                                           FIELD(dump_slow, INT, "median_kb", median_kb),
+                                           {0}};
 static const struct field op_fields[] = {FIELD(dump_op, HEX, "comm", comm),
                                          FIELD(dump_op, U64, "index", index),
                                          FIELD(dump_op, U64, "sequence", sequence),
@@ -250,6 +259,25 @@ static bool read_members(const char *line, const char *end, struct dump_comm *c)
 	return true;
 }
 
+/* "[6,2400,7,2300]" */
+static void read_slow_links(const char *line, const char *end, struct dump_slow *s)
+{
+	struct member m;
+	const char *p = m.text;
+
+	if (!member_text(line, end, "slow_links", &m) || *p != '[')
+		return;
+	for (s->links = 0; s->links < DUMP_SLOW_LINKS; s->links++) {
+		char *after;
+
+		s->to[s->links] = (int)strtol(p + 1, &after, 10);
+		if (*after != ',')
+			return;
+		s->kb[s->links] = (int)strtol(after + 1, &after, 10);
+		p = after;
+	}
+}
+
 static enum dump_state state_of(const char *line, const char *end)
 {
 	struct member m;
@@ -296,6 +324,9 @@ static bool read_line(const char *line, const char *end, const char *type, struc
 			return false;
 		if (!fill(line, end, note_fields, n))
 			d->nnotes--;
+	} else if (strcmp(type, "slow") == 0) {
+		if (fill(line, end, slow_fields, &d->slow))
+			read_slow_links(line, end, &d->slow);
 	} else if (strcmp(type, "end") == 0) {
 		d->whole = true;
 	}

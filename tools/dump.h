@@ -53,6 +53,15 @@ struct dump_note {
 	char text[300];
 };
 
+enum { DUMP_SLOW_LINKS = 4 };
+
+/* How a process has come on lately (src/watch/slow.h). Rates in kB/s. */
+struct dump_slow {
+	int window_ms; /* 0: it is too young to say */
+	int waited_ms, in_call_ms, waits_for, waits_for_ms, behind_ms, usual_kb, median_kb;
+	int to[DUMP_SLOW_LINKS], kb[DUMP_SLOW_LINKS], links; /* those that are far behind */
+};
+
 /* What one context said at one moment. */
 struct dump {
 	char reason[16], host[64], error[700], library[16];
@@ -66,6 +75,7 @@ struct dump {
 	size_t npeers;
 	struct dump_note *notes;
 	size_t nnotes;
+	struct dump_slow slow;
 	bool whole;    /* its last line is there */
 	bool heard;    /* what another process was told by this one, which was not asked itself */
 	char name[64]; /* of the listener that sent it; "": a file */

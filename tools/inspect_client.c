@@ -315,6 +315,14 @@ void door_ask_job(struct dump_list *list)
 	}
 }
 
+bool door_ask_slow(const struct dump_list *list, struct dump_list *told)
+{
+	for (size_t i = 0; i < list->n; i++)
+		if (!same_job(told, told->n, list->dumps[i].job))
+			ask(list->dumps[i].name, list->dumps[i].pid, "slow", told, JOB_MS);
+	return told->n > 0;
+}
+
 void door_why_none(int pid, char *why, size_t why_bytes)
 {
 	char path[64], theirs[64] = "", ours[64] = "";

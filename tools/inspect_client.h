@@ -27,6 +27,10 @@ int door_ask_family(int pid, const char *request, struct dump_list *list, struct
  * `heard`. */
 void door_ask_job(struct dump_list *list);
 
+/* What the processes of each job in the list say of their waits and links: dumps with `slow`, into told. False: nobody
+ * has said anything. */
+bool door_ask_slow(const struct dump_list *list, struct dump_list *told);
+
 /* A sentence on why a process has no listener. */
 void door_why_none(int pid, char *why, size_t why_bytes);
 

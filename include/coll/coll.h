@@ -409,6 +409,30 @@ typedef struct coll_stats {
  * initialised; rows may be NULL with *count 0. Local; allowed after a failure. A build without guards counts nothing.
  */
 COLL_API coll_status coll_comm_stats(coll_comm *comm, coll_stats *rows, int *count);
+
+/*
+ * What this rank has waited for each other rank of a communicator, and what its link there has carried. A wait that
+ * ends at its first looks is not counted. Who keeps a job waiting may wait itself: coll-info --slow tells who is the
+ * cause.
+ */
+typedef struct coll_peer_stats {
+	size_t struct_size;
+	int rank;
+	uint64_t last;       /* calls in which that rank was the last that this one waited for */
+	double waited_s;     /* calls stood still, and that rank was missing */
+	uint64_t link_bytes; /* sent to the host of that rank over tcp and acknowledged, by all communicators; else 0 */
+	double link_busy_s;  /* in which such bytes were on their way */
+} coll_peer_stats;
+
+#define COLL_PEER_STATS_INIT                               \
+	{                                                  \
+		sizeof(coll_peer_stats), 0, 0, 0.0, 0, 0.0 \
+	}
+
+/* Fill rows[0 .. *count-1], as coll_comm_stats() does: one for each rank that was waited for, or has a link that is
+ * counted, in the order of ranks. Local; allowed after a failure. */
+COLL_API coll_status coll_comm_peer_stats(coll_comm *comm, coll_peer_stats *rows, int *count);
+
 /* The device of this rank (coll_config.device): "cuda:0" ..., "host" if it has none; NULL: comm is NULL. Local. */
 COLL_API const char *coll_comm_device(const coll_comm *comm);
 

@@ -16,6 +16,8 @@ ROW(WORD, LOCAL, debug, "COLL_DEBUG", "warn", "log level: error, warn, info, deb
 ROW(TEXT, LOCAL, log_file, "COLL_LOG_FILE", "", "append log lines to this file; %r is the rank, %p the process, %h the host")
 ROW(TEXT, LOCAL, dump_file, "COLL_DUMP_FILE", "", "append dumps of the flight recorder to this file; %r, %p, %h as above (empty: log the last operations)")
 ROW(WORD, LOCAL, dump_signal, "COLL_DUMP_SIGNAL", "usr1", "write a dump of the flight recorder at this signal, unless the program handles it: usr1, usr2 or none")
+ROW(TEXT, LOCAL, metrics_file, "COLL_METRICS_FILE", "", "keep counters of this rank in this file, for Prometheus (textfile format); %r, %p, %h as above")
+ROW(INT, LOCAL, metrics_s, "COLL_METRICS_S", "15", "seconds between two writes of COLL_METRICS_FILE, 1 to 3600")
 ROW(INT, LOCAL, warn_ms, "COLL_WARN_MS", "30000", "warn when a live peer has kept a call waiting for this long; 0: never")
 ROW(WORD, AGREED, algo, "COLL_ALGO", "", "force algorithms: ring for all collectives, or all_reduce:ring,broadcast:binomial; auto: the choice of the cost model (all_reduce:auto,ring)")
 ROW(WORD, AGREED, layout, "COLL_LAYOUT", "auto", "auto: plans follow the hosts on which the ranks are; flat: plans take no notice of them")

@@ -116,6 +116,10 @@ ROW(THREAD_NAP, 50, PACE, "longest sleep of the progress thread; deadlines have 
 ROW(INSPECT_CLIENT, 5000, STRANGER, "for a client of the inspector to ask and to read")
 ROW(JOB_STATE_ANSWER, 900, STRANGER, "for a process to tell an inspector what holds it up")
 ROW(JOB_STATE, 2500, STRANGER, "for all of them: of the largest jobs some are not asked")
+ROW(DUMP_BLAMED, 1000, PACE, "for a rank that others blame, and that is in a call, to fail and write its dump itself")
+ROW(SLOW_LOOK, 2000, PACE, "between looks who is far behind; a verdict takes four")
+ROW(SLOW_ANSWER, 1000, PACE, "for others to say how long they have waited; then those that have are enough")
+ROW(SLOW_AGAIN, 600000, PACE, "until a rank or a link that stays slow is warned of again")
 ROW(INSPECT_LISTEN_AGAIN, 1000, PACE, "without a descriptor for such a client")
 ROW(ZERO_COPY_UNIT, 20, RETURN, "failure: for a peer to finish the unit it copies, before pages are taken back")
 

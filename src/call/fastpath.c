@@ -303,6 +303,16 @@ later:
 
 /* ---- Any intranode operation ---- */
 
+/* Yields read the clock themselves, and each may last as long as other processes compute: this wait counts. */
+static __attribute__((noinline)) void begin_count(struct coll_comm *comm, const struct coll_fastpath *q,
+                                                  const struct coll_intra_state *state)
+{
+	struct coll_run_where where = {.peer = -1};
+
+	q->job.intra->where(q->job.intra->arg, &q->job, state, &where);
+	coll_waits_look(comm->waits, true, false, coll_clock_ns(), where.peer == comm->rank ? -1 : where.peer);
+}
+
 /* The message is about to arrive. Poll if each rank has a core of its own; else yield, because the
  * awaited rank may need this core. Yield only a few times: if all ranks of one core wait for a rank
  * of another core, yields only pass that core around. The engine's polls are slower. */
@@ -311,11 +321,15 @@ static inline coll_status look_on(struct coll_comm *comm, struct coll_fastpath *
 	const bool alone = coll_context_spins(comm->ctx);
 	coll_status st = COLL_AGAIN;
 
+	if (!alone)
+		begin_count(comm, q, state);
 	for (int left = alone ? LOOKS : YIELDS; left > 0 && st == COLL_AGAIN; left--) {
 		if (coll_async_needs_callers(comm->ctx->async) || (!alone && !coll_context_yield(comm->ctx)))
 			break;
 		st = q->job.intra->poll(q->job.intra->arg, &q->job, state);
 	}
+	if (!alone && st != COLL_AGAIN)
+		coll_waits_end(comm->waits, true);
 	return st;
 }
 

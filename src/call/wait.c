@@ -143,6 +143,22 @@ static void interrupt(void *arg)
 	coll_comm_interrupt(w->comm);
 }
 
+/* The wait has left the fast path, where a yield to other processes may have taken long: it counts from the beginning
+ * of its call, which the recorder has noted. */
+static void begin_count(struct coll_comm *comm, const struct coll_wait *w)
+{
+	const struct coll_moment *birth = &comm->ctx->birth;
+	const struct coll_entry *e = w->entries[0];
+	const uint64_t now = coll_clock_ns();
+	const uint64_t ticks = e ? coll_ticks(comm->recorder.counter) : 0;
+	uint64_t took_ns = 0;
+
+	if (e && ticks > birth->ticks && now > birth->mono_ns)
+		took_ns = (uint64_t)((double)(ticks - atomic_load_explicit(&e->begun, memory_order_relaxed)) *
+		                     ((double)(now - birth->mono_ns) / (double)(ticks - birth->ticks)));
+	coll_waits_look(comm->waits, true, false, took_ns < now ? now - took_ns : now, -1);
+}
+
 coll_status coll_comm_wait(struct coll_comm *comm, const struct coll_wait *w)
 {
 	struct waiter waiter = {.comm = comm, .wait = w, .timer = {.blocking = true, .alone = true}};
@@ -158,7 +174,10 @@ coll_status coll_comm_wait(struct coll_comm *comm, const struct coll_wait *w)
 		return COLL_OK; /* an error is sticky: the loop below returns it */
 	if (!COLL_GUARDS)
 		return wait_bare(comm, w);
+	if (comm->waits)
+		begin_count(comm, w);
 	st = coll_wait_loop_run(&loop);
+	coll_waits_end(comm->waits, waiter.timer.since_ns || !waiter.timer.begun_ns);
 	coll_deadlock_hide(comm, &waiter.timer);
 	return st;
 }

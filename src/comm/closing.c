@@ -31,6 +31,7 @@
 #include "call/tag.h"
 #include "comm/create.h"
 #include "comm/last_call.h"
+#include "comm/peer_stats.h"
 #include "control/gossip.h"
 #include "control/last_error.h"
 #include "core/dead.h"
@@ -455,6 +456,7 @@ coll_status coll_comm_destroy(coll_comm **out)
 	coll_tag_cancel_all(comm);
 	coll_capture_close(comm);
 	coll_comm_drain(comm);
+	coll_peer_stats_log(comm);
 	coll_tag_bring_all(comm);
 	coll_tag_end(comm);
 	coll_operations_orphan(comm);

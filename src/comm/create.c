@@ -21,6 +21,7 @@
 #include "bootstrap/secret.h"
 #include "call/persistent.h"
 #include "call/tag_kind.h"
+#include "comm/clients.h"
 #include "comm/closing.h"
 #include "comm/devices.h"
 #include "comm/facts.h"
@@ -29,7 +30,6 @@
 #include "comm/refine.h"
 #include "comm/settings.h"
 #include "comm/stats.h"
-#include "context/service.h"
 #include "context/session.h"
 #include "control/gossip.h"
 #include "core/dead.h"
@@ -48,7 +48,6 @@
 #include "inflight/thread.h"
 #include "inspect/dump.h"
 #include "inspect/dump_signal.h"
-#include "inspect/inspector.h"
 #include "intra/region.h"
 #include "match/tags.h"
 #include "select/frame.h"
@@ -231,6 +230,8 @@ coll_status coll_comm_new(struct coll_context *ctx, uint64_t id, uint32_t epoch,
 	if (st == COLL_OK && coll_recorder_open(&comm->recorder) != COLL_OK)
 		coll_log(&ctx->logger, COLL_LOG_WARN,
 		         "[COLL-5103] no memory for the flight recorder: operations are not recorded");
+	if (st == COLL_OK && comm->size > 1)
+		comm->waits = calloc(1, sizeof(*comm->waits) + (size_t)comm->size * sizeof(comm->waits->of[0]));
 	if (st == COLL_OK) {
 		coll_stats_prepare(comm);
 		st = make_parts(comm);
@@ -272,6 +273,7 @@ static void free_own(struct coll_comm *comm)
 	free(comm->end);
 	free(coll_comm_dead(comm));
 	coll_label_free(comm);
+	free(comm->waits);
 	free(comm->late.ranks);
 	free(comm->refused_late);
 	free(comm);
@@ -354,23 +356,11 @@ static coll_status open_hook(struct coll_context *ctx, struct coll_error_box *er
 	return st;
 }
 
-static void join_hook(struct coll_context *ctx)
-{
-	ctx->inspector = coll_inspector_open(ctx);
-	if (ctx->inspector)
-		coll_service_add(ctx, coll_inspector_client(ctx->inspector));
-}
-
-static void close_hook(struct coll_context *ctx)
-{
-	coll_inspector_close(&ctx->inspector);
-}
-
 static const struct coll_context_hooks hooks = {
         .open = open_hook,
-        .join = join_hook,
+        .join = coll_clients_join,
         .stop = coll_async_close,
-        .close = close_hook,
+        .close = coll_clients_close,
         .end = coll_comm_end_context,
         .progress_closing = coll_comm_progress_closing,
         .failed = coll_dump_failure,

@@ -47,6 +47,7 @@ static coll_status check_numbers(const struct coll_settings *s, struct coll_erro
 	                                 {"COLL_UNREACHABLE_MS", s->unreachable_ms, 1, INT_MAX},
 	                                 {"COLL_ARRIVAL_TIMEOUT_MS", s->arrival_timeout_ms, 1, INT_MAX},
 	                                 {"COLL_CREATE_TIMEOUT_MS", s->create_timeout_ms, 1, INT_MAX},
+	                                 {"COLL_METRICS_S", s->metrics_s, 1, 3600},
 	                                 {"COLL_WARN_MS", s->warn_ms, 0, INT_MAX},
 	                                 {"COLL_SPIN_US", s->spin_us, 0, INT_MAX},
 	                                 {"COLL_SITE_RATE", s->site_rate, 0, COLL_LINK_RATE_MAX},

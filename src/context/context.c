@@ -364,6 +364,17 @@ static coll_status open_link(struct coll_context *ctx, int process, struct coll_
 	return COLL_OK;
 }
 
+bool coll_context_link_counts(struct coll_context *ctx, int process, struct coll_link_counts *counts)
+{
+	const struct coll_process *p = &ctx->processes[process];
+	bool any;
+
+	pthread_mutex_lock(&ctx->links_lock);
+	any = p->link && p->opened->table.link_counts(p->link, counts);
+	pthread_mutex_unlock(&ctx->links_lock);
+	return any;
+}
+
 coll_status coll_context_link(struct coll_context *ctx, int process, struct coll_opened_transport **opened, void **link,
                               struct coll_error_box *err)
 {

@@ -23,6 +23,7 @@
 struct coll_async;
 struct coll_comm;
 struct coll_inspector;
+struct coll_slow;
 struct coll_close_error;
 struct coll_service_client;
 struct coll_closing;
@@ -66,7 +67,7 @@ struct coll_process {
 	_Atomic int down; /* enum coll_link_end: how its link broke; 0: it has not */
 };
 
-enum { COLL_SERVICE_CLIENTS_MAX = 2, COLL_INSIDE_LEVELS_MAX = 3 };
+enum { COLL_SERVICE_CLIENTS_MAX = 3, COLL_INSIDE_LEVELS_MAX = 3 };
 
 /* A level inside the hosts: which group of it each process is in. See comm/survey.h. */
 struct coll_inside_level {
@@ -116,9 +117,12 @@ struct coll_context {
 	pthread_mutex_t comms_lock;
 	struct coll_comm *comms;
 	struct coll_inspector *inspector; /* NULL without the service thread */
+	struct coll_slow *slow;           /* watch/slow.h; the same */
 	struct coll_moment birth;         /* clock values that translate the time stamps of the recorder */
 	bool birth_counter;
-	atomic_bool dumped;           /* a dump was written after a failure */
+	atomic_bool dumped; /* a dump was written after a failure */
+	/* A rank has failed because of this one and asks for a dump. 1: the service thread keeps one; 2: it has. */
+	atomic_uint dump_asked;
 	uint64_t gone[COLL_GONE_MAX]; /* ids of the communicators destroyed last */
 	unsigned ngone;               /* number of all destroyed communicators */
 
@@ -147,11 +151,11 @@ struct coll_context {
 	uint32_t spin_scale;
 	_Atomic uint32_t core_sharers; /* ranks that run when one yields: the others on its core, at least 1 */
 	bool spare_core;               /* this machine has a second core for each of its processes */
+	bool sites;                    /* COLL_SITE was told: see peer_infos */
 	/* Waits spin: dedicated_cores, and no other job shares the cores; see other_jobs.h. */
 	atomic_bool spins;
 	uint32_t hosts;       /* number of distinct hosts */
 	uint32_t *host_of;    /* by process */
-	bool sites;           /* COLL_SITE was told: see peer_infos */
 	bool *oversubscribed; /* by host: its machine has more processes than cores */
 	/* Set by the first communicator, before the program has it. */
 	struct coll_inside_level inside[COLL_INSIDE_LEVELS_MAX];
@@ -178,9 +182,9 @@ struct coll_context_hooks {
 	/* Advances communicators that are closing, from coll_context_progress(). Any thread may
 	 * call it. It returns at once. */
 	void (*progress_closing)(struct coll_context *ctx);
-	/* A communicator has failed. text: the error. Called on the thread that found the failure.
-	 * That thread holds no lock. */
-	void (*failed)(struct coll_context *ctx, const char *text);
+	/* A communicator has failed. culprit: the process that caused it, -1: none; text: the error. Called on the
+	 * thread that found the failure. That thread holds no lock. */
+	void (*failed)(struct coll_context *ctx, int culprit, const char *text);
 	/* As in struct coll_control_env. */
 	bool (*answer)(void *ctx, int process, const struct coll_mismatch_msg *q, struct coll_answer *a);
 	void (*alert)(void *ctx, uint64_t comm);
@@ -230,6 +234,9 @@ static inline bool coll_context_spins(const struct coll_context *ctx)
 	return atomic_load_explicit(&ctx->spins, memory_order_relaxed) &&
 	       !atomic_load_explicit(&ctx->crowd.now, memory_order_relaxed);
 }
+
+/* What the system has counted of the link to a process. False: it is not up, or nothing is. */
+bool coll_context_link_counts(struct coll_context *ctx, int process, struct coll_link_counts *counts);
 
 /* Move bytes on all active transports. > 0: something happened. Does the work of the service thread
  * if there is none. */

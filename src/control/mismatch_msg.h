@@ -10,6 +10,8 @@
 #ifndef COLL_CONTROL_MISMATCH_MSG_H
 #define COLL_CONTROL_MISMATCH_MSG_H
 
+#include <assert.h>
+
 #include "record/record.h"
 
 enum coll_about {
@@ -21,6 +23,8 @@ enum coll_about {
 	COLL_ABOUT_JOB,      /* what holds your process up: `call` (kind is valid if it is active), `third`, the process
 	                      * waited      for, `wait`, nanoseconds since it began, `in_stream`, 0 or the number of its
 	                      * stream */
+	COLL_ABOUT_SLOW,     /* how your process has come on lately: `slow` */
+	COLL_ABOUT_DUMP,     /* the one that asks has failed because of your process: keep a dump */
 	COLL_ABOUT_END
 };
 
@@ -55,6 +59,27 @@ struct coll_blocked {
 	uint32_t pad;
 };
 
+/*
+ * What a process says of the last seconds, and what it finds of itself beside others: see watch/slow.h. Halves of that
+ * time come one after the other.
+ */
+enum { COLL_SLOW_LINKS = 4 };
+struct coll_slow_facts {
+	uint64_t comm;         /* of which the calls have waited the longest; 0: none did */
+	uint32_t half_ms[2];   /* 0: it has not looked for so long yet */
+	uint32_t waited_ms[2]; /* calls stood still */
+	uint32_t in_call_ms[2];
+	uint32_t behind_ms;    /* of both halves, others have waited for it; 0: it is not behind */
+	int32_t waits_for;     /* process that it has waited for most since the start; -1: none */
+	uint32_t waits_for_ms; /* how long */
+	uint32_t usual_kb;     /* rate of its links to other hosts, kB/s: the upper median; 0: not known */
+	uint32_t median_kb;    /* of those of others */
+	struct {
+		int32_t process; /* -1: none */
+		uint32_t kb;
+	} slow[COLL_SLOW_LINKS]; /* its links that are far behind that */
+};
+
 struct coll_mismatch_msg {
 	struct coll_record record; /* the current call of the rank that asks */
 	uint64_t wait;             /* identifies the wait of the rank that asks, since its last movement */
@@ -67,6 +92,8 @@ struct coll_mismatch_msg {
 	struct coll_call_run call_run[COLL_MISMATCH_CALL_RUNS]; /* oldest first, the last up to sequence */
 };
 
+static_assert(sizeof(struct coll_slow_facts) <= sizeof(struct coll_blocked), "an answer is no longer than before");
+
 struct coll_answer {
 	struct coll_record record; /* what the one asked is doing now */
 	struct coll_record call;   /* the call or message that is answered with; sequence 0: not on record */
@@ -74,9 +101,12 @@ struct coll_answer {
 	/* Elements to and from the rank that asks, in the call that the question names; pair counts 0: not
 	 * recorded, or the call has no block lengths per pair. */
 	uint64_t pair_counts, to, from;
-	uint64_t wait;               /* of the question */
-	struct coll_blocked blocked; /* of the one asked, on this communicator */
-	uint64_t sent, received;     /* messages that it has begun to send to, to receive from third */
+	uint64_t wait; /* of the question */
+	union {
+		struct coll_blocked blocked; /* of the one asked, on this communicator */
+		struct coll_slow_facts slow;
+	};
+	uint64_t sent, received; /* messages that it has begun to send to, to receive from third */
 	int32_t third;
 	uint32_t in_stream; /* it has made a collective call that its stream of a device has not come to */
 	struct coll_record

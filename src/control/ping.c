@@ -54,6 +54,8 @@ void coll_control_on_pong(struct coll_control *c, struct coll_control_link *l, c
 	/* The answer to an earlier question: its call record is new all the same. */
 	a->answered_ns = c->peers[l->peer].life.last_answer_ns;
 	a->about_this = answer->sequence == a->question.sequence;
+	if (a->about_this && answer->about > COLL_ABOUT_TAGS)
+		a->next_ns = UINT64_MAX; /* of a moment: once is enough */
 }
 
 static void ping(struct coll_control *c, struct ask *a, uint64_t now)

@@ -17,6 +17,7 @@
 #include "core/pair_counts_state.h"
 #include "core/rank_map.h"
 #include "core/select_facts.h"
+#include "core/waits.h"
 #include "engine/engine.h"
 #include "intra/intra.h"
 #include "plan/cache.h"
@@ -224,14 +225,14 @@ struct coll_comm {
 	_Atomic(struct coll_label *) label; /* core/label.h; NULL: it was never given a name */
 	char abort_text[256];
 	enum coll_isa isa;
+	unsigned alarm_seen; /* the last alarm value that was handled */
 	/* The ranks that are late, by watch/late.c. ranks: memory for all, or NULL: then it is `one`. */
 	struct coll_late {
 		uint64_t wait_ns, begun_ns, turn_ns; /* since_ns of the wait; of the search; of its turn */
 		int next, count, one;
 		int *ranks;
 	} late;
-	unsigned alarm_seen; /* the last alarm value that was handled */
-	uint64_t death_ns;   /* time when a member's death was first seen that has not settled, 0: there is none */
+	uint64_t death_ns; /* time when a member's death was first seen that has not settled, 0: there is none */
 	/* Sticky. failed: collectives have ended; ended: messages and groups have, too. Members die without ended. */
 	coll_status failed, ended;
 	_Atomic(struct coll_dead_members *) dead; /* core/dead.h; NULL: all live, or the first death has ended it */
@@ -256,6 +257,7 @@ struct coll_comm {
 	struct coll_pair_counts pair_counts;
 	struct coll_blocked_box blocked;
 	struct coll_recorder recorder;
+	struct coll_waits *waits; /* core/waits.h; NULL: no memory */
 	/* How often each set of members and tag was made a group of this communicator: see comm/group.c. */
 	struct coll_group_counts {
 		struct coll_group_count {

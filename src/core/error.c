@@ -150,7 +150,8 @@ static void log_failure(struct coll_comm *comm, const struct coll_kept_error *ke
 	const bool logged = b->exit_status != 0 || logged_elsewhere(comm);
 
 	log_text(comm, logged ? COLL_LOG_INFO : COLL_LOG_ERROR, b->status, b->kind, b->message);
-	comm->ctx->hooks->failed(comm->ctx, kept->message);
+	comm->ctx->hooks->failed(
+	        comm->ctx, b->rank >= 0 && b->rank < comm->size ? coll_comm_process(comm, b->rank) : -1, kept->message);
 }
 
 /* Send the note first, then revoke the memory. Logging comes last, because it runs user code and

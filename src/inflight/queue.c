@@ -287,6 +287,8 @@ void coll_inflight_complete(struct coll_request *r, coll_status status)
 
 	r->status = status;
 	if (comm) {
+		if (r->timer.begun_ns)
+			coll_waits_end(comm->waits, r->timer.since_ns != 0);
 		coll_deadlock_hide(comm, &r->timer);
 		leave(r);
 	}

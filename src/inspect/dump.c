@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/delay.h"
 #include "control/gossip.h"
 #include "control/last_error.h"
 #include "control/ping.h"
@@ -87,7 +88,7 @@ static uint64_t when(const struct reading *r, uint64_t ticks)
 void coll_dump_add_context(const struct coll_context *c, enum coll_dump_reason reason, int process,
                            const struct coll_moment *now, const char *error, struct coll_text *t)
 {
-	static const char *const reasons[] = {"failure", "signal", "asked", "heard"};
+	static const char *const reasons[] = {"failure", "signal", "asked", "heard", "blamed"};
 	const struct coll_peer_info *info = process == c->rank ? &c->info : &c->peer_infos[process];
 
 	coll_text_add(t,
@@ -324,7 +325,7 @@ void coll_dump_keep(struct coll_context *ctx, enum coll_dump_reason reason, cons
 	struct coll_text t = {0};
 
 	if (!ctx->settings.dump_file[0]) {
-		log_tail(ctx, reason == COLL_DUMP_FAILURE ? COLL_LOG_INFO : COLL_LOG_WARN);
+		log_tail(ctx, reason == COLL_DUMP_SIGNALLED ? COLL_LOG_WARN : COLL_LOG_INFO);
 		return;
 	}
 	coll_dump_build(ctx, reason, error, COLL_RECORDER_SHOWN, &t);
@@ -335,8 +336,50 @@ void coll_dump_keep(struct coll_context *ctx, enum coll_dump_reason reason, cons
 	coll_text_free(&t);
 }
 
-void coll_dump_failure(struct coll_context *ctx, const char *error)
+/* Over the control link, which is proved, and once: a culprit that is dead or silent has no answer. */
+static void ask(struct coll_context *ctx, int culprit)
 {
-	if (!atomic_exchange_explicit(&ctx->dumped, true, memory_order_relaxed))
-		coll_dump_keep(ctx, COLL_DUMP_FAILURE, error);
+	const struct coll_mismatch_msg q = {.about = COLL_ABOUT_DUMP, .sequence = 1, .third = -1};
+
+	coll_control_ask(ctx->control, culprit, &q);
+	coll_control_flush(ctx->control, COLL_DELAY_FAILURE_FLUSH_MS);
+}
+
+void coll_dump_failure(struct coll_context *ctx, int culprit, const char *error)
+{
+	if (atomic_exchange_explicit(&ctx->dumped, true, memory_order_relaxed))
+		return;
+	if (ctx->control && culprit >= 0 && culprit != ctx->rank)
+		ask(ctx, culprit);
+	coll_dump_keep(ctx, COLL_DUMP_FAILURE, error);
+}
+
+static bool is_in_call(struct coll_context *ctx)
+{
+	bool active = false;
+
+	pthread_mutex_lock(&ctx->comms_lock);
+	for (const struct coll_comm *comm = ctx->comms; comm && !active; comm = comm->next) {
+		struct coll_record r;
+
+		active = coll_record_read(&comm->record, &r) && r.active;
+	}
+	pthread_mutex_unlock(&ctx->comms_lock);
+	return active;
+}
+
+void coll_dump_blamed(struct coll_context *ctx, uint64_t *since_ns)
+{
+	uint64_t now;
+
+	if (atomic_load_explicit(&ctx->dump_asked, memory_order_relaxed) != 1)
+		return;
+	now = coll_clock_ns();
+	if (!*since_ns)
+		*since_ns = now;
+	if (is_in_call(ctx) && now - *since_ns < COLL_DELAY_NS(DUMP_BLAMED))
+		return;
+	atomic_store_explicit(&ctx->dump_asked, 2, memory_order_relaxed);
+	if (!atomic_load_explicit(&ctx->dumped, memory_order_relaxed))
+		coll_dump_keep(ctx, COLL_DUMP_BLAMED, "");
 }

@@ -9,8 +9,9 @@
 #include "base/text.h"
 #include "context/context.h"
 
-/* HEARD: of another process, as it has told this one (job_state.h). */
-enum coll_dump_reason { COLL_DUMP_FAILURE, COLL_DUMP_SIGNALLED, COLL_DUMP_ASKED, COLL_DUMP_HEARD };
+/* HEARD: of another process, as it has told this one (job_state.h). BLAMED: a rank that failed because of this one has
+ * asked for it. */
+enum coll_dump_reason { COLL_DUMP_FAILURE, COLL_DUMP_SIGNALLED, COLL_DUMP_ASKED, COLL_DUMP_HEARD, COLL_DUMP_BLAMED };
 
 /* Append the context's dump. Newest operations only: at most `operations`, and all that
  * have not ended. error: the failure's text or "". Any thread; takes the lock of the
@@ -27,7 +28,11 @@ void coll_dump_add_call(const struct coll_op_record *o, struct coll_text *t);
  * setting, log the last few operations. */
 void coll_dump_keep(struct coll_context *ctx, enum coll_dump_reason reason, const char *error);
 
-/* A communicator of the context has failed: keep a dump, of the first failure only. */
-void coll_dump_failure(struct coll_context *ctx, const char *error);
+/* A communicator of the context has failed: keep a dump, of the first failure only, and ask the culprit to keep one,
+ * if it is another process that lives. */
+void coll_dump_failure(struct coll_context *ctx, int culprit, const char *error);
+/* Keep it if another process has asked so, which was first seen at *since_ns (0: not yet). Who is in a call soon fails
+ * itself, as a rule, and keeps that dump. The service thread. */
+void coll_dump_blamed(struct coll_context *ctx, uint64_t *since_ns);
 
 #endif

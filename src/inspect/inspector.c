@@ -23,6 +23,7 @@
 #include "inspect/dump.h"
 #include "inspect/dump_signal.h"
 #include "inspect/job_state.h"
+#include "inspect/metrics.h"
 
 enum { CLIENTS = 4, ACCEPTS_PER_CALL = 8, CONTEXTS = 1024, STATE_OPERATIONS = 16 };
 
@@ -40,7 +41,9 @@ struct coll_inspector {
 	struct coll_context *ctx;
 	struct coll_service_client client;
 	int epoll, listener, signal_fd;
-	uint64_t shut_ns; /* since then the listener is not polled; 0: it is */
+	uint64_t shut_ns;    /* since then the listener is not polled; 0: it is */
+	uint64_t metrics_ns; /* of the last metrics */
+	uint64_t blamed_ns;  /* a dump is asked for since then; 0: none is */
 	bool signal_taken;
 	struct client clients[CLIENTS];
 };
@@ -85,7 +88,10 @@ static void go_on(struct coll_inspector *in, struct client *c)
 {
 	if (!coll_job_state_step(&c->job, in->ctx))
 		return;
-	coll_dump_build(in->ctx, COLL_DUMP_ASKED, "", STATE_OPERATIONS, &c->answer);
+	if (c->job.about == COLL_ABOUT_SLOW)
+		coll_job_state_add_own_slow(in->ctx, &c->answer);
+	else
+		coll_dump_build(in->ctx, COLL_DUMP_ASKED, "", STATE_OPERATIONS, &c->answer);
 	coll_text_add(&c->answer, "%s", c->job.heard.p ? c->job.heard.p : "");
 	coll_job_state_end(&c->job);
 	if (c->answer.failed)
@@ -118,8 +124,8 @@ static void serve(struct coll_inspector *in, struct client *c)
 		coll_dump_build(in->ctx, COLL_DUMP_ASKED, "", STATE_OPERATIONS, &c->answer);
 	else if (strcmp(c->request, "dump\n") == 0)
 		coll_dump_build(in->ctx, COLL_DUMP_ASKED, "", COLL_RECORDER_SHOWN, &c->answer);
-	else if (strcmp(c->request, "job\n") == 0 && in->ctx->control) {
-		coll_job_state_begin(&c->job);
+	else if ((strcmp(c->request, "job\n") == 0 || strcmp(c->request, "slow\n") == 0) && in->ctx->control) {
+		coll_job_state_begin(&c->job, c->request[0] == 's' ? COLL_ABOUT_SLOW : COLL_ABOUT_JOB);
 		go_on(in, c);
 		return;
 	}
@@ -205,6 +211,8 @@ static void service(void *arg, bool ready)
 
 	if (ready)
 		on_events(in);
+	coll_dump_blamed(in->ctx, &in->blamed_ns);
+	coll_metrics_keep(in->ctx, &in->metrics_ns);
 	if (in->shut_ns && coll_clock_ns() - in->shut_ns > COLL_DELAY_NS(INSPECT_LISTEN_AGAIN) &&
 	    watch(in, in->listener, EPOLLIN, &in->listener))
 		in->shut_ns = 0;

@@ -11,9 +11,9 @@
 #include "control/ping.h"
 #include "inspect/dump.h"
 
-void coll_job_state_begin(struct coll_job_state *s)
+void coll_job_state_begin(struct coll_job_state *s, enum coll_about about)
 {
-	*s = (struct coll_job_state){.begun_ns = coll_clock_ns()};
+	*s = (struct coll_job_state){.begun_ns = coll_clock_ns(), .about = about};
 	for (int i = 0; i < COLL_JOB_STATE_AT_ONCE; i++)
 		s->asked[i].process = -1;
 }
@@ -40,7 +40,8 @@ static int next_process(struct coll_job_state *s, const struct coll_context *ctx
 
 static void ask(const struct coll_job_state *s, struct coll_context *ctx, int process)
 {
-	const struct coll_mismatch_msg q = {.about = COLL_ABOUT_JOB, .wait = s->begun_ns, .third = -1};
+	const struct coll_mismatch_msg q = {
+	        .about = s->about, .sequence = s->begun_ns, .wait = s->begun_ns, .third = -1};
 
 	coll_control_ask(ctx->control, process, &q);
 }
@@ -73,6 +74,37 @@ static void add(const struct coll_context *ctx, int process, const struct coll_a
 	coll_text_add(t, "{\"type\":\"end\",\"ops\":%d}\n", call->active ? 1 : 0);
 }
 
+/* A dump with one line more. */
+static void add_slow(const struct coll_context *ctx, int process, const struct coll_slow_facts *f, struct coll_text *t)
+{
+	struct coll_moment now;
+	const char *comma = "";
+
+	coll_moment_take(&now, ctx->birth_counter);
+	coll_dump_add_context(ctx, process == ctx->rank ? COLL_DUMP_ASKED : COLL_DUMP_HEARD, process, &now, "", t);
+	coll_text_add(t, "{\"type\":\"slow\",\"window_ms\":%u,\"waited_ms\":%u,\"in_call_ms\":%u",
+	              f->half_ms[0] + f->half_ms[1], f->waited_ms[0] + f->waited_ms[1],
+	              f->in_call_ms[0] + f->in_call_ms[1]);
+	coll_text_add(t, ",\"waits_for\":%d,\"waits_for_ms\":%u,\"behind_ms\":%u", f->waits_for, f->waits_for_ms,
+	              f->behind_ms);
+	coll_text_add(t, ",\"usual_kb\":%u,\"median_kb\":%u,\"slow_links\":[", f->usual_kb, f->median_kb);
+	for (int i = 0; i < COLL_SLOW_LINKS; i++)
+		if (f->slow[i].process >= 0 && f->slow[i].process < ctx->size) {
+			coll_text_add(t, "%s%d,%u", comma, f->slow[i].process, f->slow[i].kb);
+			comma = ",";
+		}
+	coll_text_add(t, "]}\n{\"type\":\"end\",\"ops\":0}\n");
+}
+
+void coll_job_state_add_own_slow(struct coll_context *ctx, struct coll_text *t)
+{
+	const struct coll_mismatch_msg q = {.about = COLL_ABOUT_SLOW, .third = -1};
+	struct coll_answer a;
+
+	ctx->hooks->answer(ctx, ctx->rank, &q, &a);
+	add_slow(ctx, ctx->rank, &a.slow, t);
+}
+
 /* Whether its place is free for the next. */
 static bool has_ended(struct coll_job_state *s, struct coll_context *ctx, int i, uint64_t now)
 {
@@ -81,8 +113,10 @@ static bool has_ended(struct coll_job_state *s, struct coll_context *ctx, int i,
 
 	if (p < 0)
 		return true;
-	coll_control_peer(ctx->control, p, 0, COLL_ABOUT_JOB, &state);
-	if (state.answered_ns >= s->asked[i].asked_ns)
+	coll_control_peer(ctx->control, p, 0, (int)s->about, &state);
+	if (state.answered_ns >= s->asked[i].asked_ns && s->about == COLL_ABOUT_SLOW)
+		add_slow(ctx, p, &state.answer.slow, &s->heard);
+	else if (state.answered_ns >= s->asked[i].asked_ns)
 		add(ctx, p, &state.answer, &s->heard);
 	else if (!state.life.left && now - s->asked[i].asked_ns < COLL_DELAY_NS(JOB_STATE_ANSWER))
 		return false;

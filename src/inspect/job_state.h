@@ -13,18 +13,24 @@
 enum { COLL_JOB_STATE_AT_ONCE = 8 };
 
 struct coll_job_state {
-	uint64_t begun_ns; /* 0: nobody asks */
-	int next;          /* process to be asked next */
+	uint64_t begun_ns;     /* 0: nobody asks */
+	enum coll_about about; /* JOB, or SLOW */
+	int next;              /* process to be asked next */
 	struct {
 		int process; /* -1: free */
 		uint64_t asked_ns;
 	} asked[COLL_JOB_STATE_AT_ONCE];
-	struct coll_text heard; /* a dump of each process that has answered: its context, communicator and operation */
+	/* Of each process that has answered, a dump: its context, communicator and operation; or a line of its facts.
+	 */
+	struct coll_text heard;
 };
 
-void coll_job_state_begin(struct coll_job_state *s);
+void coll_job_state_begin(struct coll_job_state *s, enum coll_about about);
 /* Ask further, and take in what was answered. False: not all have answered, and their time is not over. */
 bool coll_job_state_step(struct coll_job_state *s, struct coll_context *ctx);
 void coll_job_state_end(struct coll_job_state *s);
+
+/* The line of this process's own facts. */
+void coll_job_state_add_own_slow(struct coll_context *ctx, struct coll_text *t);
 
 #endif

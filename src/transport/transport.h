@@ -79,6 +79,14 @@ struct coll_transport_path {
 	struct coll_transport_rail rail[COLL_RAILS_MAX];
 };
 
+/* What the system has counted of a link, from this process to the other. */
+struct coll_link_counts {
+	uint64_t bytes;   /* acknowledged by the other end */
+	uint64_t busy_us; /* in which some were on their way, and the other end would have taken more */
+	uint32_t rtt_us;
+	uint32_t repeated; /* segments sent again */
+};
+
 /* Of a network card from a process. */
 enum coll_nic_distance {
 	COLL_NIC_NEAR, /* or nobody knows */
@@ -312,6 +320,8 @@ struct coll_transport {
 	/* The addresses of all peers are known, and those that use this transport share this network namespace: stop
 	 * listening for others. Before the first call of service. */
 	void (*confine)(void *inst);
+	/* False: nothing is counted, or the link is not up. Any thread; it makes system calls. */
+	bool (*link_counts)(void *link, struct coll_link_counts *counts);
 };
 
 #endif

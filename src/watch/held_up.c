@@ -6,6 +6,7 @@
 
 #include "core/comm.h"
 #include "watch/mismatch.h"
+#include "watch/slow.h"
 
 /* A receive that is posted holds nobody up, unless a thread waits for somebody in it. */
 static bool holds_up(const struct coll_op_record *op)
@@ -45,10 +46,30 @@ static void answer(struct coll_context *c, struct coll_answer *a)
 	a->wait = now.real_ns - coll_ticks_real_ns(&c->birth, &now, best.started ? best.started : best.begun);
 }
 
+static bool answer_slow(struct coll_context *c, const struct coll_mismatch_msg *q, struct coll_answer *a)
+{
+	*a = (struct coll_answer){.sequence = q->sequence, .about = q->about};
+	coll_slow_facts(c, &a->slow);
+	return true;
+}
+
+static bool answer_dump(struct coll_context *c, const struct coll_mismatch_msg *q, struct coll_answer *a)
+{
+	unsigned nobody = 0;
+
+	*a = (struct coll_answer){.sequence = q->sequence, .about = q->about};
+	atomic_compare_exchange_strong_explicit(&c->dump_asked, &nobody, 1, memory_order_relaxed, memory_order_relaxed);
+	return true;
+}
+
 bool coll_held_up_answer(void *ctx, int process, const struct coll_mismatch_msg *q, struct coll_answer *a)
 {
 	struct coll_context *c = ctx;
 
+	if (q->about == COLL_ABOUT_SLOW)
+		return answer_slow(c, q, a);
+	if (q->about == COLL_ABOUT_DUMP)
+		return answer_dump(c, q, a);
 	if (q->about != COLL_ABOUT_JOB)
 		return coll_mismatch_answer(ctx, process, q, a);
 	*a = (struct coll_answer){.sequence = q->sequence, .about = q->about};

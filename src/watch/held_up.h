@@ -7,7 +7,8 @@
 #include "context/context.h"
 #include "control/mismatch_msg.h"
 
-/* Answer COLL_ABOUT_JOB (see mismatch_msg.h) here, every other question by coll_mismatch_answer(). Any thread. */
+/* Answer COLL_ABOUT_JOB and COLL_ABOUT_SLOW (see mismatch_msg.h) here, every other question by coll_mismatch_answer().
+ * Any thread. */
 bool coll_held_up_answer(void *ctx, int process, const struct coll_mismatch_msg *q, struct coll_answer *a);
 
 #endif

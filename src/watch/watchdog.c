@@ -295,6 +295,30 @@ static struct coll_blocked stall_of(const struct coll_comm *comm, const struct c
 	                             .blocked = p->blocking && !comm->closing && !where->behind && q->sequence != 0};
 }
 
+/* Of a wait that polls alone: which of two halves of an exchange is missing, its record says. */
+static int missing(const struct coll_wait *w)
+{
+	struct coll_run_where where;
+
+	if (w->nruns == 2 || w->record->kind == COLL_KIND_SEND_RECV)
+		return w->record->root;
+	coll_wait_where(w, w->nruns > 0 ? w->runs[0] : NULL, &where);
+	return where.peer;
+}
+
+/* Collectives and messages of one peer, once the communicator is the program's. A blocking call counts from its
+ * beginning (call/wait.c), a request from the first look at any. Until the first look it has only waited, as far as is
+ * known: a call that moves is looked at when it does not. */
+static void count(struct coll_comm *comm, const struct coll_wait *w, const struct coll_wait_timer *p, uint64_t now)
+{
+	struct coll_waits *s = comm->waits;
+	const int peer = s && !comm->closing ? missing(w) : -1;
+	const bool first = s && atomic_load_explicit(&s->seen_ns, memory_order_relaxed) == 0;
+
+	coll_waits_look(s, first, p->since_ns || !p->begun_ns, now,
+	                peer < comm->size && peer != comm->rank ? peer : -1);
+}
+
 coll_status coll_comm_inspect(struct coll_comm *comm, const struct coll_wait *w, struct coll_wait_timer *p,
                               uint64_t now)
 {
@@ -305,6 +329,7 @@ coll_status coll_comm_inspect(struct coll_comm *comm, const struct coll_wait *w,
 	bool moved = false;
 	int late;
 
+	count(comm, w, p, now);
 	if (!p->begun_ns)
 		p->begun_ns = now;
 	if (!p->since_ns)

@@ -69,6 +69,8 @@ struct coll_wait_timer {
 /* A step has moved: the timer starts again. */
 static inline void coll_wait_timer_moved(struct coll_comm *comm, struct coll_wait_timer *p)
 {
+	if (p->since_ns)
+		coll_waits_moved(comm->waits);
 	p->since_ns = 0;
 	p->warned = p->warned_abroad = false;
 	p->leaving_age = (struct coll_uptime){0};

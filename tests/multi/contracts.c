@@ -313,6 +313,7 @@ static bool child_is_refused(struct held *h)
 	NO("comm_abort", comm_abort(c, "in a child"));
 	NO("comm_set_timeout", comm_set_timeout(c, 1, 1));
 	NO("comm_stats", comm_stats(c, NULL, &n));
+	NO("comm_peer_stats", comm_peer_stats(c, NULL, &n));
 	NO("explain", comm_explain(c, "barrier", 1, COLL_U8, (char *)y, sizeof(y)));
 	NO("mem_alloc", mem_alloc(c, &p, 64));
 	NO("mem_register", mem_register(c, x, sizeof(x)));

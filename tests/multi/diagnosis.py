@@ -473,6 +473,18 @@ def signalled(transport):
     return faults
 
 
+def blamed():
+    """Ranks that fail because of a rank that lives ask it for its dump: it tells what it did last."""
+    faults = []
+    s = Stall("sleep", 3, "shm", COLL_ARRIVAL_TIMEOUT_MS="3000")
+    s.running()
+    want(faults, jobs.until(lambda: any(x["type"] == "context" and x["reason"] == "blamed" for x in s.dumps(2)), 30), "rank 2 wrote no dump")
+    s.end()
+    heads = [x["reason"] for x in s.dumps(2) if x["type"] == "context"]
+    want(faults, heads.count("blamed") == 1 and len([x for x in s.dumps(2) if x["type"] == "op"]) >= 3, f"dumps of rank 2: {heads}")
+    return faults
+
+
 def failure(transport):
     """A call that differs: each rank writes one dump, with the error, without being asked."""
     faults = []
@@ -635,7 +647,7 @@ def main():
     for transport in ("shm", "tcp"):
         for case in (sleeper, chain, streams, tagged, signalled, failure):
             report.case(f"{case.__name__} {transport}", case(transport))
-    for case in (stopped, halves, gone_after_an_error, doors, nobody, documented, foreign, clocks) + ((elsewhere,) if not missing() else ()):
+    for case in (stopped, halves, blamed, gone_after_an_error, doors, nobody, documented, foreign, clocks) + ((elsewhere,) if not missing() else ()):
         report.case(case.__name__, case())
     return report.close()
 

@@ -172,6 +172,11 @@ static void dummy_confine(void *inst)
 {
 }
 
+static bool dummy_link_counts(void *link, struct coll_link_counts *counts)
+{
+	return false;
+}
+
 /* ---- No shared memory ---- */
 
 static coll_status none_offer(void *link, const struct coll_channel_key *key, const struct coll_memory *mem)
@@ -300,6 +305,7 @@ static const struct coll_transport dummy = {
         dummy_mem_dereg,
         dummy_path,
         dummy_confine,
+        dummy_link_counts,
 };
 
 /* The tables hold function pointers only, behind their first members: so this loop never has to

@@ -142,6 +142,13 @@ static void hook_link_close(void *link)
 	free(l);
 }
 
+static bool hook_link_counts(void *link, struct coll_link_counts *counts)
+{
+	const struct hook_link *l = link;
+
+	return l->inst->t->link_counts(l->inner, counts);
+}
+
 static coll_status hook_link_status(void *link)
 {
 	struct hook_link *l = link;
@@ -432,7 +439,7 @@ coll_status coll_transport_hook_wrap(const struct coll_transport *inner, const c
 	        hook_slot,      hook_post,         hook_post_ref,    hook_view,         hook_done,
 	        hook_recv_into, hook_recv_through, hook_progress,    hook_arm,          hook_disarm,
 	        hook_poll_fd,   hook_service_fd,   hook_service,     hook_mem_alloc,    hook_mem_free,
-	        hook_mem_reg,   hook_mem_dereg,    hook_path,        hook_confine};
+	        hook_mem_reg,   hook_mem_dereg,    hook_path,        hook_confine,      hook_link_counts};
 	*state = s;
 	return COLL_OK;
 }

@@ -30,6 +30,7 @@
 #include "transports/tcp/address.h"
 #include "transports/tcp/channel.h"
 #include "transports/tcp/check.h"
+#include "transports/tcp/counts.h"
 #include "transports/tcp/link.h"
 #include "transports/tcp/pairs.h"
 #include "transports/tcp/rails.h"
@@ -556,4 +557,5 @@ const struct coll_transport coll_transport_tcp = {
         .service = coll_tcp_service,
         .path = tcp_path,
         .confine = tcp_confine,
+        .link_counts = coll_tcp_link_counts,
 };
