@@ -381,6 +381,17 @@ static void from_sockaddr(struct coll_tcp_candidate *c, const struct sockaddr_st
 		memcpy(c->ip, &((const struct sockaddr_in *)sa)->sin_addr, 4);
 }
 
+bool coll_tcp_candidate_of(int fd, struct coll_tcp_candidate *c)
+{
+	struct sockaddr_storage sa;
+	socklen_t len = sizeof(sa);
+
+	if (getsockname(fd, (struct sockaddr *)&sa, &len) != 0)
+		return false;
+	from_sockaddr(c, &sa);
+	return true;
+}
+
 void coll_tcp_address_where(const struct coll_tcp_address *self, int fd, char *buf, size_t cap)
 {
 	struct sockaddr_storage a, b;

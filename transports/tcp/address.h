@@ -46,6 +46,8 @@ void coll_tcp_address_order(const struct coll_tcp_address *self, struct coll_tcp
                             const struct coll_ip *met);
 socklen_t coll_tcp_candidate_sockaddr(const struct coll_tcp_candidate *c, struct sockaddr_storage *sa);
 bool coll_tcp_candidate_same_ip(const struct coll_tcp_candidate *a, const struct coll_tcp_candidate *b);
+/* Our end of a connected socket. */
+bool coll_tcp_candidate_of(int fd, struct coll_tcp_candidate *c);
 /* The two ends of a connected socket, and our interface if it is one of ours: "eth1, 10.0.1.1 to 10.0.1.2". */
 void coll_tcp_address_where(const struct coll_tcp_address *self, int fd, char *buf, size_t cap);
 /* The rate of our interface that a connected socket uses, as the system says; 0: unknown. */

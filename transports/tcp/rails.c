@@ -224,6 +224,18 @@ static void move(struct tcp_link *r, struct tcp_link *well)
 	pthread_mutex_unlock(&r->base.lock);
 }
 
+/* Whether the rail goes by that address of ours: it may have left the one that it was meant to. */
+static bool goes_by(struct tcp_link *r, const struct coll_tcp_candidate *here)
+{
+	struct coll_tcp_candidate at;
+	bool same;
+
+	pthread_mutex_lock(&r->base.lock);
+	same = coll_tcp_candidate_same_ip(r->fd >= 0 && coll_tcp_candidate_of(r->fd, &at) ? &at : &r->source, here);
+	pthread_mutex_unlock(&r->base.lock);
+	return same;
+}
+
 /* All are silent, but not yet given up: one of them tries a pair of addresses that none uses, which may have worked
  * again since its rail was lost. */
 static void try_unused(struct tcp_link *const *rail, unsigned count)
@@ -235,11 +247,13 @@ static void try_unused(struct tcp_link *const *rail, unsigned count)
 	pthread_mutex_lock(&r->base.lock);
 	coll_tcp_route_find(&r->inst->address, &r->target, r->inst->sockets, round_trip_us(r->inst, &r->base.peer),
 	                    &route);
+	pthread_mutex_unlock(&r->base.lock);
 	for (unsigned k = 0; route.paired && i < route.sockets && k < count;)
-		if (coll_tcp_candidate_same_ip(&route.pair[i].here, &rail[k]->source))
+		if (goes_by(rail[k], &route.pair[i].here))
 			i++, k = 0;
 		else
 			k++;
+	pthread_mutex_lock(&r->base.lock);
 	if (route.paired && i < route.sockets && r->state == LINK_UP && r->silent) {
 		const struct coll_tcp_address target = r->target;
 
