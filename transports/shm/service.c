@@ -177,6 +177,18 @@ static bool may_give_up(const struct shm_conn *c)
 	return c->state != SHM_JOINED && c->state != SHM_DEAD && c->state != SHM_WAIT_READY;
 }
 
+/* Peers to which a link is being made are expected: with many ranks all may come before one has proved itself. */
+static bool crowded(const struct shm_inst *in)
+{
+	uint32_t most = SHM_CONNS_MAX;
+
+	if (in->strangers < most)
+		return false;
+	for (const struct shm_link *l = in->links; l; l = l->next)
+		most += l->opened && coll_shm_link_state(l) == COLL_AGAIN;
+	return in->strangers >= most;
+}
+
 /* Make room for one more: close the oldest connection without a proof. Our own attempts are retried anyway. */
 static void evict(struct shm_inst *in)
 {
@@ -216,7 +228,7 @@ static void on_listener(struct shm_inst *in)
 		if (fd < 0)
 			break;
 		in->had_ns = coll_clock_ns();
-		if (in->strangers >= SHM_CONNS_MAX)
+		if (crowded(in))
 			evict(in);
 		if (atomic_load(&in->closed) || !same_user(fd) || !conn_new(in, fd, SHM_WAIT_HELLO))
 			coll_fd_close(fd);

@@ -43,7 +43,7 @@ enum {
 	SHM_PULL_UNIT = 1 << 20, /* longest uninterruptible read of a peer */
 	SHM_SLOT_MAX = 4 << 20,
 	SHM_NAME_BYTES = 24,
-	SHM_CONNS_MAX = 256, /* connections that have not proved themselves */
+	SHM_CONNS_MAX = 256, /* connections that have not proved themselves, and nobody expects */
 };
 
 /* ---- In shared memory ------------------------------------------------------ */

@@ -474,6 +474,49 @@ BENCH_TEST(shm, a_link_that_gets_no_descriptor_ends)
 	close(fd);
 }
 
+/* However slow the test is, no handshake takes too long. */
+static bool have_come(struct shm_inst *in, uint32_t wanted)
+{
+	pthread_mutex_lock(&in->lock);
+	for (struct shm_conn *c = in->conns; c; c = c->next)
+		c->since_ns = coll_clock_ns();
+	pthread_mutex_unlock(&in->lock);
+	return in->strangers == wanted;
+}
+
+/* Rank 0 of many ranks is connected to by most of them at once. */
+BENCH_TEST(shm, peers_that_are_expected_do_not_oust_each_other)
+{
+	enum { PEERS = SHM_CONNS_MAX + 20 };
+	struct shm_inst *in = b->inst[0];
+	struct sockaddr_un at = {.sun_family = AF_UNIX};
+	struct shm_message m = coll_shm_message(SHM_HELLO);
+	static void *link[PEERS];
+	static int fd[PEERS];
+
+	memcpy(at.sun_path + 1, in->self.name, SHM_NAME_BYTES);
+	for (int i = 0; i < PEERS; i++) {
+		const struct coll_process_id me = {{0, 1 + (uint64_t)i}};
+		struct shm_address address = ((struct shm_inst *)b->inst[1])->self;
+
+		address.id = me;
+		REQUIRE(b->t->link_open(in, &me, &address, sizeof(address), &link[i]) == COLL_OK);
+	}
+	for (int i = 0; i < PEERS; i++) {
+		fd[i] = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+		REQUIRE(connect(fd[i], (struct sockaddr *)&at,
+		                offsetof(struct sockaddr_un, sun_path) + 1 + SHM_NAME_BYTES) == 0);
+		m.hello.self = (struct coll_process_id){{0, 1 + (uint64_t)i}};
+		m.hello.peer = in->self.id;
+		CHECK(coll_shm_transmit(fd[i], &m, (const int[2]){-1, -1}) == 1);
+	}
+	CHECK(AWAIT(b, have_come(in, PEERS)), "%u of %d", in->strangers, PEERS);
+	for (int i = 0; i < PEERS; i++) {
+		close(fd[i]);
+		b->t->link_close(link[i]);
+	}
+}
+
 /* One that connects: HELLO and AUTH as a member of the job says them, which knows the key. */
 static bool joins_by(struct bench *b, int fd, const struct coll_process_id *me)
 {
