@@ -99,7 +99,7 @@ def cell(args, libs, kind, size, how):
 def one_network(args, name, mbit):
     """How many cells are above what must be."""
     case_args = Arguments(args, LAYOUTS[name], mbit)
-    net = network.Network(layouts.links_of(case_args), args.cc)
+    net = network.Network(layouts.links_of(case_args), args.cc, True)
     case = layouts.Case(case_args, net, "block")
     above = 0
     print("# %s ranks, %s%s, load %.1f" % (name, "%d Mb/s" % mbit if mbit else "not shaped", ", told" if case_args.told else "",

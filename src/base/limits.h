@@ -160,9 +160,9 @@ enum {
 	/* Hosts of one rank in a chain: more of them are priced for a call alone. links.md, Chains */
 	COLL_CHAIN_HOSTS = 16,
 	/* Tiles that a vector is cut into for each link of a chain. links.md, Chains */
-	COLL_CHAIN_CUTS = 8,
+	COLL_CHAIN_CUTS = 4,
 	/* The shortest tile of a chain. links.md, Chains */
-	COLL_CHAIN_TILE_MIN = 16 << 10,
+	COLL_CHAIN_TILE_MIN = 32 << 10,
 	/* Tiles of a chain under way. links.md, Chains */
 	COLL_CHAIN_TILES = 4,
 	/* Ranks of a host; with fewer no level inside it has two groups of two. levels.md, Inside hosts */

@@ -176,7 +176,7 @@ Test(tune, a_chain_is_cut_in_tiles_and_loses_where_it_is_long)
 	cr_assert_str_neq(selected(&f, COLL_KIND_REDUCE, 1 << 20, false), "lanes", "nobody says the rate");
 	f.link_mbps = 1000;
 	cr_assert_eq(coll_select_plan(&f, &c, false, &choice), COLL_OK);
-	cr_assert(choice.tile_bytes == (1 << 20) / 24 && choice.windows == 4, "%zu, %u", choice.tile_bytes,
+	cr_assert(choice.tile_bytes == (1 << 20) / 12 && choice.windows == 4, "%zu, %u", choice.tile_bytes,
 	          choice.windows);
 	coll_layout_destroy(&l);
 	l = chain_of(&f, 128, 1000);

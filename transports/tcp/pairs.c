@@ -56,13 +56,13 @@ static unsigned find_pairs(const struct coll_tcp_address *a, const struct coll_t
 
 /* Networks of one building have shorter round trips, however fast they are. Interfaces that say nothing: as fast as
  * most of them. */
-enum { LONG_BYTES = 256 << 10, LONG_US = 1000, MBPS_ASSUMED = 1000 };
+enum { LONG_BYTES = 256 << 10, LONG_ROUND_TRIP = 1000 /* us */, MBPS_ASSUMED = 1000 };
 
 bool coll_tcp_is_long(uint32_t mbps, uint32_t round_trip_us)
 {
 	const uint64_t bits = (uint64_t)(mbps ? mbps : MBPS_ASSUMED) * round_trip_us;
 
-	return round_trip_us >= LONG_US && bits / 8 > LONG_BYTES;
+	return round_trip_us >= LONG_ROUND_TRIP && bits / 8 > LONG_BYTES;
 }
 
 void coll_tcp_route_find(const struct coll_tcp_address *self, const struct coll_tcp_address *peer, unsigned set,

@@ -203,14 +203,18 @@ static void look(struct tcp_link *const *rail, unsigned k, struct state *s)
 static void move(struct tcp_link *r, struct tcp_link *well)
 {
 	struct tcp_link by;
+	char where[sizeof(well->where)];
 
 	pthread_mutex_lock(&well->base.lock);
+	memcpy(where, well->where, sizeof(where));
 	by.target = well->target;
 	by.sourced = well->sourced;
 	by.source = well->source;
 	pthread_mutex_unlock(&well->base.lock);
 	pthread_mutex_lock(&r->base.lock);
-	if (r->state == LINK_UP && r->silent && r != well)
+	/* Over the same addresses it has lost packets of its own, which TCP sends again: as long as a host may be
+	 * silent. */
+	if (r->state == LINK_UP && r->silent && r != well && (r->unreached || strcmp(r->where, where) != 0))
 		coll_tcp_kept_strand(r, "no acknowledgement for %u ms", (unsigned)COLL_DELAY_TCP_RAIL_SILENT_MS);
 	if (r->stranded) {
 		aim(r, &by.target, NULL);
