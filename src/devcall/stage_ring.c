@@ -68,7 +68,8 @@ void coll_stage_ring_close(struct coll_stage **ring)
 
 size_t coll_stage_job_tiles(const struct coll_job *job)
 {
-	const size_t elements = coll_run_span(job);
+	/* Without a plan nothing is staged: a direct way, of a call that moves nothing here. */
+	const size_t elements = job->plan ? coll_run_span(job) : 0;
 
 	return elements / job->tile + (elements % job->tile != 0);
 }
