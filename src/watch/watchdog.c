@@ -199,6 +199,12 @@ static coll_status assess_lateness(struct coll_comm *comm, const struct coll_wai
 	return coll_wait_fail(comm, w, p, COLL_ERR_PEER_LATE, peer, text);
 }
 
+/* Behind an outage both answer before TCP sends a frame again, which may take as long as the outage. */
+static int lost_ms(const struct coll_comm *comm)
+{
+	return comm->timeout_ms + coll_settings_unreachable_ms(&comm->ctx->settings);
+}
+
 /* What the answers of the rank we wait for say. */
 static coll_status assess(struct coll_comm *comm, const struct coll_wait *w, struct coll_wait_timer *p, int peer,
                           const struct coll_mismatch_msg *q, const struct coll_blocked *mine, uint64_t now)
@@ -247,12 +253,12 @@ static coll_status assess(struct coll_comm *comm, const struct coll_wait *w, str
 	lost = same_comm && !coll_record_is_before(theirs, w->record) &&
 	       (theirs->sequence > w->record->sequence ||
 	        (theirs->sequence == w->record->sequence && (!theirs->active || theirs->waits_for == comm->rank)));
-	if (w->record->kind != COLL_KIND_SEND_RECV && lost && stalled > (uint64_t)comm->timeout_ms * COLL_NS_PER_MS &&
+	if (w->record->kind != COLL_KIND_SEND_RECV && lost && stalled > (uint64_t)lost_ms(comm) * COLL_NS_PER_MS &&
 	    seen_twice(comm, p, peer, LOST)) {
 		snprintf(text, sizeof(text),
 		         "[COLL-3201] no progress between rank %d and %s on host %s for %d ms although both "
 		         "are alive: a frame was lost",
-		         comm->rank, name.text, info->host_name, comm->timeout_ms);
+		         comm->rank, name.text, info->host_name, lost_ms(comm));
 		return coll_wait_fail(comm, w, p, COLL_ERR_CORRUPT, peer, text);
 	}
 	return assess_lateness(comm, w, p, peer, same_comm ? &state.answer : NULL, behind, stalled);

@@ -215,6 +215,19 @@ WORLD_TEST(watchdog, nothing_moves_between_two_that_wait_for_each_other_a_frame_
 	CHECK(comm->failed == COLL_ERR_CORRUPT && says("[COLL-3201]"), "%s", fake_core.cause);
 }
 
+/* Behind an outage both answer again, and the frame is still to come. */
+WORLD_TEST(watchdog, a_frame_has_the_time_of_an_outage_as_well)
+{
+	int ms;
+
+	comm->ctx->settings.timeout_ms = TIMEOUT_MS;
+	comm->ctx->settings.unreachable_ms = 500;
+	peer_in(NUMBER, true, 0);
+	ms = verdict_ms(true);
+	CHECK(ms > TIMEOUT_MS + 500 && ms <= TIMEOUT_MS + 500 + 3 * LOOK_MS, "%d ms", ms);
+	CHECK(comm->failed == COLL_ERR_CORRUPT && says("for 1500 ms"), "%s", fake_core.cause);
+}
+
 WORLD_TEST(watchdog, a_rank_that_has_left_the_call_behind_has_lost_a_frame)
 {
 	peer_in(NUMBER + 1, true, 3);
