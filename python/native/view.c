@@ -476,9 +476,9 @@ static void refuse_object(PyObject *object, const char *what)
 	                     PyList_Check(object) || PyTuple_Check(object) ||
 	                     PyObject_HasAttrString(object, "__array__");
 
-	coll_py_raise_argument("%s is no array: %R has neither DLPack nor a buffer%s", what, (PyObject *)Py_TYPE(object),
-	                       numbers ? ": pass numpy.asarray() of it"
-	                               : " (for other objects: send_object, broadcast_object ...)");
+	coll_py_raise_argument(
+	        "%s is no array: %R has neither DLPack nor a buffer%s", what, (PyObject *)Py_TYPE(object),
+	        numbers ? ": pass numpy.asarray() of it" : " (for other objects: send_object, broadcast_object ...)");
 }
 
 static int fill(struct view *v, PyObject *object, const char *what, bool kept, intptr_t reader)
@@ -501,9 +501,10 @@ static int fill(struct view *v, PyObject *object, const char *what, bool kept, i
 			return -1;
 		return coll_py_view_cuda(v, object, what);
 	case WAY_MASKED:
-		coll_py_raise_argument("%s is masked (%R): the numbers behind the mask would be used. Pass one with these "
-		                       "filled in, and the mask as another array",
-		                       what, (PyObject *)k.type);
+		coll_py_raise_argument(
+		        "%s is masked (%R): the numbers behind the mask would be used. Pass one with these "
+		        "filled in, and the mask as another array",
+		        what, (PyObject *)k.type);
 		return -1;
 	default: refuse_object(object, what); return -1;
 	}

@@ -775,12 +775,6 @@ static int net_close(int fd)
 
 /* ---- The processor ---- */
 
-/* Nobody else is on this machine. */
-static uint64_t net_held_up_ns(void)
-{
-	return 0;
-}
-
 static int net_yield(void)
 {
 	sim_yield();
@@ -919,7 +913,6 @@ static const struct coll_net simulated = {
         .write = net_write,
         .close = net_close,
         .yield = net_yield,
-        .held_up_ns = net_held_up_ns,
         .sleep = net_sleep,
         .thread_start = net_thread_start,
         .thread_join = net_thread_join,

@@ -32,6 +32,8 @@ void coll_crowd_held_up(struct coll_context *ctx, uint64_t now_ns, uint64_t held
 	const uint64_t before = get(&c->lasts_ns);
 	uint64_t ns = TIMES * held_up_ns;
 
+	if (!coll_net->held_up_ns) /* nobody else is on these cores */
+		return;
 	if (before > 0 && now_ns < get(&c->until_ns) + 2 * before && ns < 2 * before)
 		ns = 2 * before;
 	ns = ns < COLL_DELAY_NS(CROWD_MIN) ? COLL_DELAY_NS(CROWD_MIN) : ns;
@@ -49,7 +51,7 @@ bool coll_crowd_look(struct coll_context *ctx, uint64_t now_ns, uint64_t idle_ns
 	uint64_t total, lately;
 
 	if (idle_ns < COLL_DELAY_NS(CROWD_LOOK) / LOOK_AFTER || since_ns < COLL_DELAY_NS(CROWD_LOOK) ||
-	    !coll_context_spins(ctx))
+	    !coll_context_spins(ctx) || !coll_net->held_up_ns)
 		return false;
 	total = coll_net->held_up_ns();
 	lately = total - get(&ctx->crowd.look[which].held_up_ns);

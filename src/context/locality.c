@@ -14,6 +14,7 @@
 
 #include "base/hash.h"
 #include "control/one_host.h"
+#include "net/net.h"
 #include "topology/cache.h"
 #include "topology/topology.h"
 
@@ -211,7 +212,7 @@ coll_status coll_locality_find(struct coll_context *c, struct coll_error_box *er
 	c->spare_core = !oversubscribed(c, c->rank, 2);
 	find_caches(c);
 	c->core_sharers = ranks_per_core(c) > 2 ? ranks_per_core(c) - 1 : 1;
-	c->spins = c->dedicated_cores;
+	c->spins = c->dedicated_cores && coll_net->held_up_ns; /* see net.h */
 	c->spin_scale = ranks_per_core(c) > RANKS_IN_TIME ? (ranks_per_core(c) + RANKS_IN_TIME - 1) / RANKS_IN_TIME : 1;
 	return COLL_OK;
 }

@@ -12,6 +12,7 @@
 #include "bootstrap/running.h"
 #include "context/context.h"
 #include "control/one_host.h"
+#include "net/net.h"
 
 struct coll_other_jobs {
 	struct coll_running table;
@@ -101,7 +102,7 @@ static void decide(struct coll_context *c, uint32_t ranks, uint32_t of_all, uint
 
 	atomic_store_explicit(&c->core_sharers, shared && each - 1 > o->core_sharers ? each - 1 : o->core_sharers,
 	                      memory_order_relaxed);
-	atomic_store_explicit(&c->spins, c->dedicated_cores && !shared, memory_order_relaxed);
+	atomic_store_explicit(&c->spins, c->dedicated_cores && !shared && coll_net->held_up_ns, memory_order_relaxed);
 	if (shared && (!o->shared || ranks != o->ranks))
 		coll_log(&c->logger, COLL_LOG_INFO,
 		         "%u rank%s of other jobs of this user share the cores of this one: its waits yield them",

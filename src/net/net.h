@@ -50,7 +50,8 @@ struct coll_net {
 	int (*process_open)(pid_t process);
 	/* The processor. */
 	int (*yield)(void);
-	/* Nanoseconds that this thread was ready to run and had no core, since it began; 0: not known. */
+	/* Nanoseconds that this thread was ready to run and had no core, since it began; 0: not known. NULL: a
+	 * simulated machine, whose time stands still while a wait spins. */
 	uint64_t (*held_up_ns)(void);
 	int (*sleep)(const struct timespec *time, struct timespec *left);
 	int (*thread_start)(pthread_t *thread, size_t stack_bytes, void *(*run)(void *arg), void *arg);

@@ -214,8 +214,9 @@ TEST(mismatch, the_two_ends_of_a_message_are_compared)
 	CHECK(!messages_differ(10));
 	CHECK(question.about == COLL_ABOUT_SENT && question.sequence == 2, "what it receives the other has sent");
 	REQUIRE(messages_differ(9));
-	snprintf(wanted, sizeof(wanted), "rank 0 calls kind %d count 10 number 2, rank 1 calls kind %d count 9 number 2",
-	         COLL_KIND_SEND_RECV, COLL_KIND_SEND_RECV);
+	snprintf(wanted, sizeof(wanted),
+	         "rank 0 calls kind %d count 10 number 2, rank 1 calls kind %d count 9 number 2", COLL_KIND_SEND_RECV,
+	         COLL_KIND_SEND_RECV);
 	CHECK(strstr(text, wanted), "%s", text);
 }
 

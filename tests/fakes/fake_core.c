@@ -11,8 +11,8 @@
 #include "core/entry.h"
 #include "core/error.h"
 #include "core/fabric.h"
-#include "core/label.h"
 #include "core/host_rates.h"
+#include "core/label.h"
 #include "core/rails_text.h"
 
 struct fake_core fake_core;
