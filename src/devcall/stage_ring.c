@@ -106,7 +106,8 @@ static int add(struct coll_device_piece *pieces, int n, uint64_t dst, uint64_t s
 /* The pieces of tile t between a buffer and the slot, behind n others. */
 static int pieces_of(struct coll_stage *s, const struct side *x, const struct coll_run_stage *stage, size_t t, int n)
 {
-	const bool block = coll_plan_kind_is_block(x->plan->kind);
+	/* A call that moves nothing has no slots, and perhaps no plan. */
+	const bool block = x->slots && coll_plan_kind_is_block(x->plan->kind);
 	const int blocks = block && !x->e->single ? x->plan->size : 1;
 	const uint64_t slot = x->slots ? coll_stage_address(s, coll_stage_slot(stage, x->slots, t)) : 0;
 	const size_t first = t * x->tile;
