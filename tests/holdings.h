@@ -32,9 +32,23 @@ static inline int holdings_shared_names(void)
 	       holdings_entries("/dev/shm", "libcoll-running-");
 }
 
+/* But eventfds: a thread keeps one from the first time it sleeps beside others, and when that is nobody knows. Whatever
+ * else holds some of them holds sockets or memory as well. */
 static inline int holdings_descriptors(void)
 {
-	return holdings_entries("/proc/self/fd", "");
+	DIR *d = opendir("/proc/self/fd");
+	char target[64];
+	int n = 0;
+
+	for (const struct dirent *e; d && (e = readdir(d));) {
+		const ssize_t length = readlinkat(dirfd(d), e->d_name, target, sizeof(target) - 1);
+
+		target[length < 0 ? 0 : length] = 0;
+		n += e->d_name[0] != '.' && !strstr(target, "[eventfd]");
+	}
+	if (d)
+		closedir(d);
+	return n;
 }
 
 static inline int holdings_threads(void)

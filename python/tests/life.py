@@ -272,9 +272,11 @@ def interrupted_creation():
 
 
 def groups_are_cheap():
-    """200 children need no more threads and connections than one; all that they hold goes with them."""
+    """200 children need no more threads and connections than one; all that they hold goes with them. Eventfds are
+    left out: a thread keeps one from the first time it sleeps beside others."""
     code, out, err = run("c = coll.init()\nc.barrier()\ndef held(all=False):\n  fds = []\n  for f in os.listdir('/proc/self/fd'):\n"
                          "    try: fds.append(os.readlink('/proc/self/fd/' + f))\n    except OSError: pass\n"
+                         "  fds = [f for f in fds if 'eventfd' not in f]\n"
                          "  return len([f for f in fds if all or 'memfd' not in f]), len(os.listdir('/proc/self/task'))\n"
                          "c.duplicate().all_reduce(x)\nbefore, full = held(), held(True)\n"
                          "children = [c.split(0) for _ in range(200)]\n"

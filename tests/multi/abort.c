@@ -199,24 +199,6 @@ static struct holdings look(struct abort_rank *me, const struct holdings *before
 	return h;
 }
 
-/* Each thread that has ever had to sleep beside others keeps a descriptor for it: here the
- * calling thread and, where there is one, the progress thread. */
-static void make_all_sleep(struct abort_rank *me)
-{
-	coll_comm *other = NULL;
-	coll_stream *s = NULL;
-
-	if (coll_comm_duplicate(me->world, &other) != COLL_OK || coll_stream_create(&s, other) != COLL_OK)
-		abort_fail(me, "no stream", "");
-	for (int r = 0; r < job.size && s; r++) {
-		usleep(r == me->rank ? 50000 : 0);
-		coll_barrier(other, s);
-		coll_barrier(me->world, NULL);
-	}
-	coll_stream_destroy(&s);
-	coll_comm_destroy(&other);
-}
-
 /* ---- Ranks ---- */
 
 static void *map(size_t bytes)
@@ -265,7 +247,6 @@ static void run_rank(int rank)
 		abort_fail(&me, "create:", coll_last_error(NULL)->message);
 		_exit(1);
 	}
-	make_all_sleep(&me);
 	for (int i = 0; i < ROUNDS_WARM; i++)
 		one_round(&me, i);
 	before = look(&me, NULL);
