@@ -170,6 +170,17 @@ def by_torchrun(nodes, blocks, torchrun=None):
             return
 
 
+def by_mpirun(nodes, blocks):
+    for name, block in zip(("openmpi", "mpich"), blocks):
+        found = shutil.which(f"mpirun.{name}")
+        if not found:
+            print(f"skip {name}: no mpirun.{name} here")
+            continue
+        nodes.program("mpirun", f'#!/bin/sh\nexec {found} "$@"\n')
+        ran = nodes.run([block], COLL_DEBUG="info", OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
+        yield name, faults(ran, texts={GOOD: 1, "on      node1": 2, "on      node2": 2}) or ([] if f"launcher {name}" in ran[0] else [ran[0][:3000]])
+
+
 def spot(nodes, blocks):
     if os.path.exists(f"{BUILD}/examples/ddp_gpt"):
         nodes.program("ddp_gpt", SPOT.format(program=f"{BUILD}/examples/ddp_gpt"))
@@ -283,7 +294,7 @@ def by_real_torchrun(nodes, blocks):
         print("skip torchrun itself: no torch here")
 
 
-SECTIONS = {"torchrun": by_torchrun, "torchrun itself": by_real_torchrun, "Kubernetes": by_kubernetes, "Ray": by_ray, "ssh": by_ssh, "Keys": keys, "PBS, LSF, Grid Engine": batch, "Firewalls": firewalls, "Spot machines": spot}
+SECTIONS = {"torchrun": by_torchrun, "torchrun itself": by_real_torchrun, "Kubernetes": by_kubernetes, "Ray": by_ray, "ssh": by_ssh, "Keys": keys, "Open MPI and MPICH": by_mpirun, "PBS, LSF, Grid Engine": batch, "Firewalls": firewalls, "Spot machines": spot}
 # ./run check slurm runs these, on a Slurm of its own.
 ELSEWHERE = {"Slurm"}
 
