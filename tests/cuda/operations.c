@@ -1,8 +1,8 @@
 /*
- * Operations that the program defines (coll_op_create()) on device memory: the result has the bits that the same call
- * on host memory gives, whether the function commutes or not, blocking, in a stream and in place. Premultiplied sums
- * with a factor of each rank. And persistent operations that are started in a stream and without one, and calls in one
- * group with more than may run at a time.
+ * Operations that the program defines (coll_op_create()) and COLL_MINLOC on device memory: the result has the bits that
+ * the same call on host memory gives, whether the function commutes or not, blocking, in a stream and in place.
+ * Premultiplied sums with a factor of each rank. And persistent operations that are started in a stream and without
+ * one, and calls in one group with more than may run at a time.
  *
  * usage: operations FILE-OF-THE-STAND-IN [PART-OF-A-TEST'S-NAME]
  */
@@ -12,7 +12,7 @@
 
 enum { LONGEST = 70001, MARGIN = 8, LIMIT_S = 60, UNTOUCHED = 0x5a };
 
-/* ---- Two functions of elements of 8 bytes ---- */
+/* ---- Two functions of elements of 8 bytes, and pairs of a value and a place ---- */
 
 /* It commutes, and its bits depend on which operands are combined first. */
 static void blend(void *arg, const void *left, void *inout, size_t count, coll_dtype type)
@@ -47,13 +47,16 @@ static void compose(void *arg, const void *left, void *inout, size_t count, coll
 union element {
 	double number;
 	struct map map;
+	coll_f32_i32 pair;
 };
 
-static union element element(bool commutes, int rank, size_t i)
+static union element element(coll_dtype type, int rank, size_t i)
 {
 	const uint32_t n = (uint32_t)(i % 977);
 
-	if (commutes)
+	if (type == COLL_F32_I32)
+		return (union element){.pair = {(float)((n + 3 * (uint32_t)rank) % 5), (int32_t)i - rank}};
+	if (type == COLL_F64)
 		return (union element){.number = 0.1 * (double)n + 1.3 * rank};
 	return (union element){.map = {2 * n + 3 + (uint32_t)rank, 5 * n + 7 * (uint32_t)rank + 1}};
 }
@@ -68,14 +71,14 @@ static const char *const hows[HOWS] = {"blocking", "in a stream", "in place"};
 struct trial {
 	const struct job_rank *r;
 	coll_op op;
-	bool commutes;
+	coll_dtype type;     /* COLL_U64: maps, whose operation does not commute */
 	coll_stream *stream; /* of the device */
 	union element *in, *want, *got, *device_in, *device_out;
 };
 
 static coll_status call(const struct trial *t, enum what what, size_t n, const void *in, void *out, coll_stream *stream)
 {
-	const coll_dtype type = t->commutes ? COLL_F64 : COLL_U64;
+	const coll_dtype type = t->type;
 	const struct job_rank *r = t->r;
 
 	switch (what) {
@@ -90,13 +93,13 @@ static bool in_rank_order(const struct trial *t, enum what what, size_t n)
 {
 	const size_t first = what == REDUCE_SCATTER ? (size_t)t->r->rank * n : 0;
 
-	if (t->commutes || (what == REDUCE && t->r->rank != t->r->size - 1))
+	if (t->type != COLL_U64 || (what == REDUCE && t->r->rank != t->r->size - 1))
 		return true;
 	for (size_t i = 0; i < n; i++) {
-		struct map all = element(false, 0, first + i).map;
+		struct map all = element(t->type, 0, first + i).map;
 
 		for (int k = 1; k < t->r->size; k++)
-			all = composed(all, element(false, k, first + i).map);
+			all = composed(all, element(t->type, k, first + i).map);
 		if (t->want[i].map.a != all.a || t->want[i].map.b != all.b)
 			return false;
 	}
@@ -112,7 +115,11 @@ static void compare(const struct trial *t, enum what what, enum how how, size_t 
 	char about[120];
 	coll_status st;
 
-	snprintf(about, sizeof(about), "%s of %zu %s, %s", names[what], n, t->commutes ? "numbers" : "maps", hows[how]);
+	snprintf(about, sizeof(about), "%s of %zu %s, %s", names[what], n,
+	         t->type == COLL_F64   ? "numbers"
+	         : t->type == COLL_U64 ? "maps"
+	                               : "pairs",
+	         hows[how]);
 	memset(t->want, UNTOUCHED, room);
 	if (!job_ok(t->r, call(t, what, n, t->in, t->want, NULL), about))
 		return;
@@ -147,23 +154,26 @@ static void every_call(struct job_rank *r)
 	if (!cuda_user_stream(t.device_in, &handle))
 		job_wrong(r, "no stream");
 	job_ok(r, coll_stream_wrap_cuda(&t.stream, r->comm, handle), "a stream");
-	for (int turn = 0; turn < 2; turn++) {
-		t.commutes = turn == 0;
-		job_ok(r, coll_op_create(&t.op, r->comm, t.commutes ? blend : compose, NULL, t.commutes),
-		       "an operation");
+	for (int turn = 0; turn < 4; turn++) {
+		t.type = turn == 0 ? COLL_F64 : turn == 1 ? COLL_U64 : COLL_F32_I32;
+		t.op = turn == 2 ? COLL_MINLOC : COLL_MAXLOC;
+		if (turn < 2)
+			job_ok(r, coll_op_create(&t.op, r->comm, turn == 0 ? blend : compose, NULL, turn == 0),
+			       "an operation");
 		for (size_t i = 0; i < all; i++)
-			t.in[i] = element(t.commutes, r->rank, i);
+			t.in[i] = element(t.type, r->rank, i);
 		for (int what = 0; what < WHATS; what++)
 			for (int how = 0; how < (what == ALL_REDUCE ? HOWS : IN_PLACE); how++)
 				for (size_t l = 0; l < 3; l++)
 					compare(&t, (enum what)what, (enum how)how, lengths[l]);
-		job_ok(r, coll_op_destroy(&t.op, r->comm), "the end of an operation");
+		if (turn < 2)
+			job_ok(r, coll_op_destroy(&t.op, r->comm), "the end of an operation");
 	}
 	job_ok(r, coll_stream_destroy(&t.stream), "the end of the stream");
 	job_ok(r, coll_comm_destroy(&r->comm), "the end");
 }
 
-TEST(operations, operations_of_the_program_give_the_bits_of_the_host)
+TEST(operations, operations_of_the_program_and_pairs_give_the_bits_of_the_host)
 {
 	static const char *const transports[] = {"shm", "tcp"};
 
