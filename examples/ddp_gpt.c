@@ -199,6 +199,9 @@ static int prepare_text(struct job *j)
 		j->signature = gpt_checksum(options_signature(&j->o), text, len_bytes);
 		if (j->tokenizer.size < 2)
 			rc = job_refuse(j, "the text is one byte repeated: nothing to learn");
+		else if (j->o.vocab_size && j->o.vocab_size < j->tokenizer.size)
+			rc = job_refuse(j, "--vocab-size %ld is less than the %d tokens of the text", j->o.vocab_size,
+			                j->tokenizer.size);
 	}
 	free(text);
 	return rc;
@@ -317,7 +320,7 @@ static int prepare_buffers(struct job *j, const struct gpt_shape *shape)
 
 	j->inputs = malloc(pass_tokens * sizeof(*j->inputs));
 	j->targets = malloc(pass_tokens * sizeof(*j->targets));
-	j->seen = calloc(gpt_sampler_val_windows(j->val_count, (int)j->o.context) + 1, 1);
+	j->seen = calloc(job_val_windows(j) + 1, 1);
 	if (j->o.deterministic == DETERMINISTIC_WORLD)
 		j->partial = malloc(((size_t)log2_of(j->passes) * j->param_count + 1) * sizeof(*j->partial));
 	j->model = gpt_model_open(shape, &o);
@@ -428,20 +431,32 @@ static int follow_first_rank(struct job *j)
 	return 0;
 }
 
+static void print_stopped(const struct job *j)
+{
+	printf("ddp_gpt: asked to leave: ended after step %ld of %ld; ", j->done, j->o.steps);
+	if (j->o.out)
+		printf("state and model are in %s, --resume goes on\n", j->o.out);
+	else
+		printf("nothing is saved without --out\n");
+}
+
 /* Until the options are known to be equal, what follows from them is not. */
 static int run(struct job *j)
 {
 	if (job_check_same(j, options_signature(&j->o), "the options") || split_batch(j) || follow_first_rank(j))
 		return -1;
-	if (prepare_text(j) || prepare_model(j) || share_weights(j) || job_open_metrics(j))
+	if (prepare_text(j) || prepare_model(j) || share_weights(j) || job_open_metrics(j) || job_stop_open(j))
 		return -1;
 	job_print_start(j);
 	if (job_train(j) || job_save_model(j))
 		return -1;
 	job_print_overlap(j);
-	if (j->rank == 0)
-		printf("loss %.4f -> %.4f in %.1f s\nfinal val_loss=%.4f\n", j->first_loss, j->loss, j->train_s,
-		       j->val_loss);
+	if (j->rank == 0 && j->stopped)
+		print_stopped(j);
+	else if (j->rank == 0)
+		printf("loss %.4f -> %.4f in %.1f s, validated on %zu of %zu windows\nfinal val_loss=%.4f\n",
+		       j->first_loss, j->loss, j->train_s, job_val_windows(j),
+		       gpt_sampler_val_windows(j->val_count, (int)j->o.context), j->val_loss);
 	job_draw_curve(j);
 	write_trace(j);
 	job_close_metrics(j);
@@ -455,7 +470,7 @@ static int leave(struct job *j)
 {
 	const size_t len_bytes = j->param_count * sizeof(float);
 	float *kept = !j->rank && j->weights && !j->o.no_sample ? malloc(len_bytes) : NULL;
-	int rc = coll_ddp_destroy(&j->ddp) != COLL_OK;
+	int rc = job_stop_close(j) || coll_ddp_destroy(&j->ddp) != COLL_OK;
 
 	if (kept)
 		memcpy(kept, j->weights, len_bytes);
@@ -479,6 +494,13 @@ static int sample_at_end(struct job *j)
 	else
 		fprintf(stderr, "ddp_gpt: no memory for the sample\n");
 	return rc;
+}
+
+static int end_status(enum stop stopped)
+{
+	if (stopped == STOP_INTERRUPTED)
+		return STATUS_INTERRUPTED;
+	return stopped == STOP_LEAVE ? STATUS_AGAIN : 0;
 }
 
 /* A full disk is an error. */
@@ -525,7 +547,7 @@ int main(int argc, char **argv)
 	bad_options = job_agree(&j) != 0;
 	rc = bad_options ? -1 : run(&j);
 	rc = leave(&j) || rc;
-	if (!rc && j.rank == 0 && !j.o.no_sample)
+	if (!rc && !j.stopped && j.rank == 0 && !j.o.no_sample)
 		rc = sample_at_end(&j);
 	rc = job_close_metrics(&j) || rc;
 	gpt_optim_destroy(&j.optim);
@@ -539,5 +561,5 @@ int main(int argc, char **argv)
 	free(j.partial);
 	free(j.seen);
 	free(j.curve);
-	return bad_options ? 2 : rc ? 1 : 0;
+	return bad_options ? STATUS_REFUSED : rc ? STATUS_FAILED : end_status(j.stopped);
 }

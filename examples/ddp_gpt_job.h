@@ -19,6 +19,21 @@ struct point {
 	double step_s, wire_s; /* of --overlap */
 };
 
+/* What a run is asked for from outside; what asks for more counts. */
+enum stop { STOP_NONE, STOP_SAVE, STOP_LEAVE, STOP_INTERRUPTED };
+
+/* Exit statuses; docs/guide/training.md has the table. */
+enum { STATUS_FAILED = 1, STATUS_REFUSED = 2, STATUS_AGAIN = 75, STATUS_INTERRUPTED = 130 };
+
+/* Of ddp_gpt_stop.c. */
+struct stopping {
+	coll_comm *comm; /* NULL: nothing asks */
+	coll_stream *stream;
+	int32_t mine, all; /* enum stop */
+	bool under_way, installed;
+	double begun_s, look_s;
+};
+
 struct job {
 	struct options o;
 	coll_comm *comm;
@@ -52,6 +67,10 @@ struct job {
 	char problem[512]; /* of this rank alone, the first; "": none. job_agree() makes it all ranks' */
 
 	long first_step; /* not 0 after --resume */
+	long done;       /* steps, when training ended */
+	long saved;      /* steps of the last state; -1: none */
+	struct stopping stop;
+	enum stop stopped; /* why training ended before its last step */
 	FILE *metrics;
 	struct point *curve;
 	long curve_count, curve_room;
@@ -92,6 +111,18 @@ int job_train(struct job *j);
 void job_need(void *arg, int tensor);
 void job_ready(void *arg, int tensor);
 void job_lookup(void *arg, const struct gpt_groups *g);
+
+/* How many windows a validation reads. */
+size_t job_val_windows(const struct job *j);
+
+/* ddp_gpt_stop.c */
+int job_stop_open(struct job *j);
+/* Signals do what they did before. Local. */
+int job_stop_close(struct job *j);
+/* At the beginning of each step: what the ranks were asked for when the step before began. */
+int job_stop_ask(struct job *j, long step, enum stop *stop);
+/* After the last step: nothing is under way any more. */
+int job_stop_finish(struct job *j);
 
 /* ddp_gpt_state.c: state.ckpt in --out. */
 int job_save_state(struct job *j, long steps_done);

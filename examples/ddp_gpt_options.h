@@ -30,7 +30,9 @@ struct options {
 	long threads;
 	long wire, powersgd_rank, zero, local_steps, deterministic, leaves;
 	double bucket_mb; /* 0: measured */
-	long log_every, val_every, save_every;
+	long log_every, val_every, val_windows, save_every;
+	double minutes;        /* 0: no limit */
+	const char *stop_file; /* NULL: none */
 	bool resume, stub, overlap;
 	const char *trace;
 	double peak_gflops; /* 0: measured */

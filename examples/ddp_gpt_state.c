@@ -231,7 +231,7 @@ static int write_model(struct job *j)
 	char path[4096];
 
 	if (path_of(j, "model.ckpt", path, sizeof(path)) == 0 &&
-	    gpt_checkpoint_write(path, j->model, &j->tokenizer, (uint64_t)j->o.steps) == 0)
+	    gpt_checkpoint_write(path, j->model, &j->tokenizer, (uint64_t)j->done) == 0)
 		return 0;
 	return note_unwritten(j, "model.ckpt");
 }

@@ -155,11 +155,14 @@ def same_bits_on_any_number_of_ranks(folder, data):
 
 def validation_reads_each_window_once(folder, data):
     """The program itself counts windows by number and ends with an error when one is missed or read twice."""
-    losses = []
-    for ranks in (1, 2, 3, 5):
-        got = train(folder, "val%d" % ranks, ranks, data, "--batch", "30", "--steps", "2", "--no-sample")
-        losses.append(got and got[0][-1]["val_loss"])
-    check("validation on 1, 2, 3 and 5 ranks", None not in losses and max(losses) - min(losses) < 1e-4, str(losses))
+    for windows, told in ((1024, "24 of 24"), (0, "24 of 24"), (5, "5 of 24")):
+        losses, said = [], []
+        for ranks in (1, 2, 3, 5):
+            got = train(folder, "val%d" % ranks, ranks, data, "--batch", "30", "--steps", "2", "--no-sample", "--val-windows", str(windows))
+            losses.append(got and got[0][-1]["val_loss"])
+            said.append(got and " validated on %s windows" % told in got[2])
+        check("validation of %d windows on 1, 2, 3 and 5 ranks" % windows,
+              None not in losses and max(losses) - min(losses) < 1e-4 and all(said), "%s %s" % (losses, said))
 
 
 def read(out, name):
@@ -237,6 +240,70 @@ def resuming(folder, data):
     check("a state of other flags is refused", code == 1 and "other flags" in stderr, stderr)
 
 
+def started(folder, ranks, *args):
+    """A job, after its third line of progress, and what it said; its ranks' processes are in the files pid.RANK."""
+    script = os.path.join(folder, "pids.sh")
+    with open(script, "w", encoding="utf-8") as f:
+        f.write('echo $$ >%s.$COLL_RANK\nexec "$@"\n' % script)
+    p = subprocess.Popen([COLLRUN, "-n", str(ranks), "--no-prefix", "--grace", "60", "sh", script, PROGRAM, *SMALL, "--steps", "1000000", *args],
+                         env=dict(os.environ, OPENBLAS_NUM_THREADS="1"), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    said = ""
+    while said.count("/1000000 ") < 3:
+        line = p.stdout.readline().decode("utf-8", "replace")
+        if not line:
+            break
+        said += line
+    return p, [int(read(folder, "pids.sh.%d" % r)) for r in range(ranks)], said
+
+
+def stopping(folder, data):
+    """Whatever asks a run to leave, all ranks save at one step and go on from there to the same bits."""
+    whole = train(folder, "unstopped", 2, data)
+    flag = os.path.join(folder, "flag")
+    with open(flag, "w", encoding="utf-8"):
+        pass
+    for name, args in [("plain", []), ("zero", ["--zero", "1"]), ("local", ["--local-steps", "4"])]:
+        want = whole if name == "plain" else train(folder, "unstopped" + name, 2, data, *args)
+        out = os.path.join(folder, "stopped" + name)
+        code, stdout, stderr = run(2, *SMALL, "--data", data, "--out", out, "--stop-file", flag, *args)
+        check("a stop file (%s): both save and leave" % name, code == 75 and "asked to leave: ended after step %d of 12" % (4 if name == "local" else 1)
+              in stdout and "sample" not in stdout, "%d %s" % (code, stdout + stderr))
+        code, stdout, stderr = run(2, *SMALL, "--data", data, "--out", out, "--resume", *args)
+        check("and go on to the same bits (%s)" % name, name == "local" or (want and code == 0 and "continuing after step" in stdout
+              and sha(os.path.join(out, MODEL)) == want[1]), stdout + stderr)
+    code, stdout, stderr = run(2, *SMALL, "--data", data, "--minutes", "1e-9")
+    check("a time limit; without --out nothing is saved", code == 75 and "nothing is saved without --out" in stdout, stdout + stderr)
+    for name, number, to_rank, want in [("term", signal.SIGTERM, None, 75), ("interrupt", signal.SIGINT, None, 130), ("hangup", signal.SIGHUP, None, 75),
+                                        ("one", signal.SIGTERM, 1, 75), ("user", signal.SIGUSR2, 0, 75)]:
+        out = os.path.join(folder, "signalled" + name)
+        p, pids, said = started(folder, 2, "--data", data, "--out", out)
+        os.kill(p.pid if to_rank is None else pids[to_rank], number)
+        said += p.communicate(timeout=120)[0].decode("utf-8", "replace")
+        check("%s to %s: saved, status %d" % (number.name, "collrun" if to_rank is None else "rank %d" % to_rank, want),
+              p.returncode == want and "asked to leave" in said and os.path.exists(os.path.join(out, MODEL)), "%d %s" % (p.returncode, said[-2000:]))
+        last = said.split("asked to leave: ended after step ")[-1].split(" ")[0]
+        code, stdout, stderr = run(2, *SMALL, "--steps", "1000000", "--data", data, "--out", out, "--resume", "--stop-file", flag)
+        check("and goes on after that step", code == 75 and "continuing after step %s\n" % last in stdout, stdout + stderr)
+    out = os.path.join(folder, "saves")
+    p, pids, said = started(folder, 2, "--data", data, "--out", out)
+    os.kill(pids[1], signal.SIGUSR1)
+    while not states(out) and p.poll() is None:
+        p.stdout.readline()
+    steps = len(read(out, "metrics.jsonl").splitlines())
+    while p.poll() is None and len(read(out, "metrics.jsonl").splitlines()) < steps + 3:
+        p.stdout.readline()
+    check("SIGUSR1: saved, and it goes on", p.poll() is None and states(out))
+    os.kill(pids[0], signal.SIGKILL)
+    p.communicate()
+
+
+def states(out):
+    return [name for name in os.listdir(out) if name == "state.ckpt"]
+
+
+MODEL = "model.ckpt"
+
+
 def any_number_of_steps(data):
     """Memory is taken for what was logged, not for what may be."""
     p = subprocess.Popen([PROGRAM, *SMALL, "--data", data, "--steps", "1000000000", "--log-every", "100"],
@@ -284,7 +351,7 @@ def refusals(folder, data):
              (1, 2, ["stray"], "stray"), (2, 1, ["--data", empty], "empty"), (3, 1, ["--data", short], "9 bytes"),
              (2, 1, ["--data", os.path.join(folder, "none")], "No such file"),
              (2, 1, ["--batch", "13"], "--batch 13 is not a multiple of the 2 ranks"),
-             (2, 1, ["--accumulate", "5"], "--accumulate 5"), (1, 2, ["--batch-tokens", "100"], "--batch-tokens 100"),
+             (2, 1, ["--accumulate", "5"], "--accumulate 5"), (2, 1, ["--vocab-size", "9"], "--vocab-size 9 is less than the"), (1, 2, ["--batch-tokens", "100"], "--batch-tokens 100"),
              (1, 2, ["--wire", "fp4"], "--wire fp4"), (1, 2, ["--zero", "1", "--wire", "int8"], "--zero"),
              (1, 2, ["--deterministic=world"], "--leaves 8"), (1, 2, ["--resume"], "--resume needs --out"),
              (1, 2, ["--local-steps", "2", "--wire", "int8"], "--local-steps"), (1, 2, ["--preset", "huge"], "--preset huge"), (1, 2, ["--overlap", "--stub"], "--overlap"),
@@ -352,7 +419,7 @@ def ends_for_one_reason(folder, data):
 
 
 GROUPS = [same_batch_for_any_number_of_ranks, ways_to_the_same_weights, what_is_hidden_is_told,
-          same_bits_on_any_number_of_ranks, validation_reads_each_window_once, resuming, files_of_the_first_rank,
+          same_bits_on_any_number_of_ranks, validation_reads_each_window_once, resuming, stopping, files_of_the_first_rank,
           any_number_of_steps, sampling, refusals, ends_for_one_reason]
 
 

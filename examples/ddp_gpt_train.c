@@ -206,6 +206,13 @@ static int mean_over_ranks(struct job *j, double sum, double count, double *mean
 	return 0;
 }
 
+size_t job_val_windows(const struct job *j)
+{
+	const size_t all = gpt_sampler_val_windows(j->val_count, (int)j->o.context);
+
+	return j->o.val_windows && (size_t)j->o.val_windows < all ? (size_t)j->o.val_windows : all;
+}
+
 /* Each window is counted where it was read: all counts must be one. */
 static int check_windows(struct job *j, size_t windows)
 {
@@ -227,11 +234,11 @@ static int settle_weights(struct job *j)
 	return job_check_ddp(j, coll_ddp_need(j->ddp, -1));
 }
 
-/* Every window of the validation text exactly once, whatever the number of ranks. */
+/* The windows that a validation reads: the same each time, exactly once, whatever the number of ranks. */
 static int validate(struct job *j)
 {
 	const int len = (int)j->o.context;
-	const size_t windows = gpt_sampler_val_windows(j->val_count, len);
+	const size_t all = gpt_sampler_val_windows(j->val_count, len), windows = job_val_windows(j);
 	double sum = 0, count = 0;
 
 	if (settle_weights(j))
@@ -241,7 +248,7 @@ static int validate(struct job *j)
 		int n = 0;
 
 		for (; n < j->pass_batch && w < windows; n++, w += (size_t)j->size) {
-			copy_window(j, n, j->train_count + w * (size_t)len);
+			copy_window(j, n, j->train_count + gpt_sampler_val_window(w, windows, all) * (size_t)len);
 			j->seen[w]++;
 		}
 		sum += gpt_model_loss(j->model, j->inputs, j->targets, n, len);
@@ -274,12 +281,36 @@ static int log_step(struct job *j, long step, bool validating, double loss_sum, 
 	return 0;
 }
 
+/* The state after the steps done, unless it is there already. */
+static int save(struct job *j, long done)
+{
+	if (done == j->saved)
+		return 0;
+	j->saved = done;
+	return settle_weights(j) || job_save_state(j, done) ? -1 : 0;
+}
+
+/* Before a step: does the run end here, by request? */
+static int heed(struct job *j, long step, bool *leave)
+{
+	enum stop stop;
+
+	if (job_stop_ask(j, step, &stop))
+		return -1;
+	*leave = stop >= STOP_LEAVE;
+	if (*leave)
+		j->stopped = stop;
+	return stop == STOP_NONE ? 0 : save(j, step);
+}
+
 int job_train(struct job *j)
 {
 	const double start = job_now_s();
+	bool leave = false;
 
 	j->last_log_s = start;
-	j->last_log_step = j->first_step;
+	j->last_log_step = j->done = j->first_step;
+	j->saved = -1;
 	/* A run that had ended is only told again. */
 	if (j->first_step >= j->o.steps) {
 		if (validate(j))
@@ -291,6 +322,10 @@ int job_train(struct job *j)
 		const bool validating = last || (j->o.val_every && (step + 1) % j->o.val_every == 0);
 		double sum, norm;
 
+		if (heed(j, step, &leave))
+			return -1;
+		if (leave)
+			break;
 		if (train_step(j, step, &sum, &norm))
 			return -1;
 		if (step == j->first_step || validating || (step + 1) % j->o.log_every == 0) {
@@ -299,10 +334,12 @@ int job_train(struct job *j)
 		} else {
 			job_print_live(j, step + 1);
 		}
-		if (j->o.save_every && (last || (step + 1) % j->o.save_every == 0) &&
-		    (settle_weights(j) || job_save_state(j, step + 1)))
+		j->done = step + 1;
+		if (j->o.save_every && (last || (step + 1) % j->o.save_every == 0) && save(j, step + 1))
 			return -1;
 	}
+	if (job_stop_finish(j))
+		return -1;
 	j->train_s = job_now_s() - start;
 	return 0;
 }

@@ -95,6 +95,21 @@ Test(sampler, validation_windows_have_targets)
 	cr_assert_eq(gpt_sampler_val_windows(17, 8), 2);
 }
 
+Test(sampler, validation_windows_are_spread)
+{
+	for (size_t all = 1; all < 60; all++)
+		for (size_t count = 1; count <= all; count++) {
+			cr_assert_eq(gpt_sampler_val_window(0, count, all), 0);
+			for (size_t i = 1; i < count; i++) {
+				const size_t step = gpt_sampler_val_window(i, count, all) -
+				                    gpt_sampler_val_window(i - 1, count, all);
+
+				cr_assert(step == all / count || step == all / count + 1);
+			}
+			cr_assert(gpt_sampler_val_window(count - 1, count, all) < all);
+		}
+}
+
 Test(optim, schedule_climbs_then_falls)
 {
 	struct gpt_optim_config c = GPT_OPTIM_CONFIG_INIT;

@@ -49,6 +49,11 @@ size_t gpt_sampler_start(const struct gpt_sampler *s, uint64_t q)
 	return (size_t)gpt_permute(key, s->window_count, q % s->window_count);
 }
 
+size_t gpt_sampler_val_window(size_t i, size_t count, size_t all)
+{
+	return (size_t)((unsigned __int128)i * all / count);
+}
+
 size_t gpt_sampler_val_windows(size_t n, int context)
 {
 	return n ? (n - 1) / (size_t)context : 0;

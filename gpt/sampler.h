@@ -5,7 +5,8 @@
  * in an order that is a keyed permutation of (seed, epoch). Sequence number q of
  * a run (step * batch + place in the batch) therefore names its window without
  * any state: all ranks agree on it, whatever their number. Validation windows
- * do not overlap and window w belongs to rank w mod size: each is read once.
+ * do not overlap. The i-th of those that are read belongs to rank i mod size: each is
+ * read once.
  */
 #ifndef GPT_SAMPLER_H
 #define GPT_SAMPLER_H
@@ -29,5 +30,8 @@ size_t gpt_sampler_start(const struct gpt_sampler *s, uint64_t q);
 
 /* How many whole windows with targets, side by side, n tokens hold. */
 size_t gpt_sampler_val_windows(size_t n, int context);
+
+/* Of count <= all windows, spread evenly over all: the i-th. */
+size_t gpt_sampler_val_window(size_t i, size_t count, size_t all);
 
 #endif

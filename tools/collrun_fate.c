@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/wait.h>
+#include <sysexits.h>
 
 #include "base/clock.h"
 #include "collrun_cause.h"
@@ -88,6 +89,7 @@ void fate_rank_exited(struct front *f, int rank, int32_t status)
 	char text[400];
 
 	rank_over(f, rank);
+	f->to_start_again += WIFEXITED(status) && WEXITSTATUS(status) == EX_TEMPFAIL;
 	if (WIFSIGNALED(status)) {
 		snprintf(text, sizeof(text), "rank %d on host %s: killed by signal %d (%s)", rank, host_of(f, rank),
 		         WTERMSIG(status), strsignal(WTERMSIG(status)));

@@ -156,6 +156,32 @@ static void a_second_signal(void)
 	a_second_signal_ends_at_once(SIGINT);
 }
 
+/* All have saved what they did, or one has not. */
+static void ranks_may_ask_to_be_started_again(void)
+{
+	static const struct {
+		const char *program;
+		int number, status;
+	} cases[] = {{"trap \"exit 75\" TERM; echo up; while :; do sleep 0.05; done", SIGTERM, 75},
+	             {"trap \"exit 75\" HUP; echo up; while :; do sleep 0.05; done", SIGHUP, 75},
+	             {"trap \"exit $((75 + COLL_RANK))\" TERM; echo up; while :; do sleep 0.05; done", SIGTERM, 143},
+	             {"trap \"exit 0\" TERM; echo up; while :; do sleep 0.05; done", SIGTERM, 143}};
+	char args[256];
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+		struct ran r;
+		pid_t pid;
+
+		snprintf(args, sizeof(args), "-n 2 --grace 60 --restart 2 sh -c '%s' $M", cases[i].program);
+		pid = start(args);
+		CHECK(wait_output("up", 2), "no rank came up");
+		kill(pid, cases[i].number);
+		r = finish(pid);
+		CHECK(r.status == cases[i].status && marked() == 0, "case %zu: status %d", i, r.status);
+		forget(&r);
+	}
+}
+
 static void time_is_over_in_any_grace(void)
 {
 	expect("-n 2 --grace 0 --timeout 1 sh -c 'trap \"\" TERM; while :; do sleep 0.05; done' $M", 124,
@@ -366,6 +392,7 @@ int main(int argc, char **argv)
 	PLAIN_RUN(stopped_ranks_go_on);
 	PLAIN_RUN(grace_is_given);
 	PLAIN_RUN(a_second_signal);
+	PLAIN_RUN(ranks_may_ask_to_be_started_again);
 	PLAIN_RUN(time_is_over_in_any_grace);
 	PLAIN_RUN(the_job_starts_anew);
 	PLAIN_RUN(the_last_line_names_the_cause);

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/signalfd.h>
+#include <sysexits.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -346,6 +347,7 @@ static void begin(struct front *f)
 	for (int i = 0; i < o->host_count; i++)
 		f->links[i] = (struct link){.state = LINK_GONE, .error_fd = -1, .ch = {.in_fd = -1, .out_fd = -1}};
 	memset(f->ended, 0, (size_t)o->size * sizeof(*f->ended));
+	f->to_start_again = 0;
 	f->live = o->size;
 	f->fate = (struct fate){.rank = -1};
 	cause_clear(output_cause(f->out));
@@ -356,13 +358,16 @@ static void begin(struct front *f)
 	f->input_ahead = 0;
 }
 
-/* A program that aborted may say what the job ends with, whatever the ranks end with. */
+/* A program that aborted may say what the job ends with, whatever the ranks end with. Ranks that were asked to end, and
+ * have saved what they did, say so together. */
 static int status_of(const struct front *f)
 {
 	const int aborted = output_cause(f->out)->exit_status;
 
 	if (aborted && !f->outside)
 		return aborted;
+	if (f->outside && f->to_start_again == f->o->size)
+		return EX_TEMPFAIL;
 	return f->fate.rank >= 0 ? f->fate.status : 0;
 }
 

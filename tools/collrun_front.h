@@ -73,7 +73,8 @@ struct front {
 	bool outside; /* it is ended by a signal, by --timeout, or without a reader: output that nobody takes is dropped
 	               */
 	bool timed_out;
-	bool draining; /* what is left is written, until drain_ns */
+	int to_start_again; /* ranks that ended with status 75 */
+	bool draining;      /* what is left is written, until drain_ns */
 	uint64_t stage_ends_ns, deadline_ns, hello_ns, drain_ns;
 	struct pollfd *polls;
 	struct lookup lookup;
