@@ -107,6 +107,19 @@ static bool judge(const struct links *l, struct verdict *v)
 	return true;
 }
 
+bool links_far(const struct links *l, unsigned char *pairs)
+{
+	struct verdict v;
+
+	memset(pairs, 0, (size_t)l->n * (size_t)l->n);
+	if (!judge(l, &v))
+		return false;
+	for (int i = 0; i < v.n; i++)
+		pairs[v.link[i].a * l->n + v.link[i].b] = v.link[i].slow || v.link[i].late;
+	free(v.link);
+	return true;
+}
+
 /* Of two ranks: whether their link is far behind. */
 static bool marked(const struct links *l, struct verdict *v, int a, int b, bool rate)
 {

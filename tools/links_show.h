@@ -26,4 +26,8 @@ enum links_form { LINKS_TEXT, LINKS_JSON, LINKS_SVG };
 /* Whether a link is far behind. */
 bool links_show(const struct links *l, enum links_form form, struct coll_text *out);
 
+/* Which pairs to measure again before they are shown: pairs, n x n, gets 1 at [a * n + b] for ranks a < b whose link is
+ * far behind, of two hosts at their first ranks. False: out of memory. */
+bool links_far(const struct links *l, unsigned char *pairs);
+
 #endif

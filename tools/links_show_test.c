@@ -62,6 +62,20 @@ TEST(links_show, the_links_of_one_host_of_four)
 	coll_text_free(&svg);
 }
 
+TEST(links_show, what_is_measured_again)
+{
+	unsigned char pairs[N * N], none[N * N] = {0};
+
+	setup();
+	CHECK(links_far(&links, pairs) && memcmp(pairs, none, sizeof(pairs)) == 0);
+	for (int r = 0; r < 6; r++)
+		for (int d = 6; d < 8; d++)
+			mb_s[d * N + r] = 2.4;
+	us[2 * N + 3] = 4;
+	none[2 * N + 3] = none[0 * N + 6] = none[2 * N + 6] = none[4 * N + 6] = 1;
+	CHECK(links_far(&links, pairs) && memcmp(pairs, none, sizeof(pairs)) == 0);
+}
+
 TEST(links_show, a_rank_that_was_busy_makes_no_slow_link)
 {
 	struct coll_text text = {0};
