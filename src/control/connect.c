@@ -199,6 +199,8 @@ static bool connect_to(struct coll_control *c, int peer, int candidate, bool ask
 		l->near = is_near;
 		l->asked = asked;
 		l->probe = probe;
+		if (!c->peers[peer].opening_ns)
+			c->peers[peer].opening_ns = coll_clock_ns();
 		if (!in_progress)
 			c->peers[peer].trying_ns = 0;
 		l->deadline_ns =
@@ -420,6 +422,7 @@ static void now_ready(struct coll_control *c, struct coll_control_link *l)
 	l->ready = true;
 	l->deadline_ns = UINT64_MAX;
 	c->peers[l->peer].hello_ms = 0;
+	c->peers[l->peer].opening_ns = 0;
 	c->peers[l->peer].life.unanswered = 0;
 	c->peers[l->peer].met = true;
 	c->peers[l->peer].refused = false;

@@ -296,15 +296,23 @@ static bool unmet(const struct coll_control *c)
 	return false;
 }
 
-/* Something is still to be written, or a link that this process is opening will carry the notes.
- * Incoming connections that are not authenticated are not waited for: they may be foreign. */
+/* A link that this process is opening will carry the notes; but not to a process that is stopped. */
+static bool opens(const struct coll_control *c, const struct coll_control_link *l, uint64_t now)
+{
+	return !l->inbound && now - c->peers[l->peer].opening_ns < COLL_DELAY_NS(CONTROL_TELL);
+}
+
+/* Something is still to be written. Incoming connections that are not authenticated are not waited for: they may be
+ * foreign. */
 static bool unsent(const struct coll_control *c)
 {
+	const uint64_t now = coll_clock_ns();
+
 	for (int i = 0; i < c->nlinks; i++) {
 		const struct coll_control_link *l = c->links[i];
 
 		if (l->ready || l->said_bye ? l->count > 0 || (l->ready && coll_control_untold(c, l))
-		                            : c->notes != NULL && !l->inbound)
+		                            : c->notes && !c->closing && opens(c, l, now))
 			return true;
 	}
 	return c->notes && c->size > 1 && !c->closing && unmet(c);

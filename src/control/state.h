@@ -38,12 +38,13 @@ struct peer {
 	struct coll_held_error *error; /* NULL: none */
 	uint64_t asked_until_ns, pinged_ns;
 	bool dead;
-	int process_fd;    /* readable when it has ended: process.c; 0: none */
-	bool met;          /* a link to it was authenticated: its notes arrive there */
-	bool corrupt;      /* a message on a link with it failed its check, here or there, which has been said */
-	bool refused;      /* its listener refused a connection, and no link was authenticated since */
-	bool door_opened;  /* a listener accepted and closed during this round of addresses */
-	unsigned hello_ms; /* wait limit with the next handshake, 0: the shortest */
+	int process_fd;      /* readable when it has ended: process.c; 0: none */
+	bool met;            /* a link to it was authenticated: its notes arrive there */
+	bool corrupt;        /* a message on a link with it failed its check, here or there, which has been said */
+	bool refused;        /* its listener refused a connection, and no link was authenticated since */
+	bool door_opened;    /* a listener accepted and closed during this round of addresses */
+	unsigned hello_ms;   /* wait limit with the next handshake, 0: the shortest */
+	uint64_t opening_ns; /* since when this process opens links to it and none was authenticated; 0: it does not */
 	/* Whether it lives: liveness.c. */
 	uint64_t suspect_until_ns; /* 0: no suspicion */
 	uint64_t reconnect_ns;     /* when to connect again */
