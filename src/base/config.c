@@ -207,6 +207,12 @@ static coll_status load_file(struct coll_settings *s, const char *path, struct c
 	return st;
 }
 
+/* Variables that are no settings: read above, and by the Python package. */
+static bool is_read_elsewhere(const char *pair)
+{
+	return strncmp(pair, "COLL_CONFIG_FILE=", 17) == 0 || strncmp(pair, "COLL_TORCH_AS=", 14) == 0;
+}
+
 static coll_status load_environment(struct coll_settings *s, char *unknown, struct coll_error_box *err)
 {
 	for (char **e = environ; e && *e; e++) {
@@ -214,7 +220,7 @@ static coll_status load_environment(struct coll_settings *s, char *unknown, stru
 		int row;
 		coll_status st;
 
-		if (!eq || strncmp(*e, "COLL_", 5) != 0 || strncmp(*e, "COLL_CONFIG_FILE=", 17) == 0)
+		if (!eq || strncmp(*e, "COLL_", 5) != 0 || is_read_elsewhere(*e))
 			continue;
 		row = find_row(*e, (size_t)(eq - *e));
 		st = check_renamed(*e, (size_t)(eq - *e), "environment", err);

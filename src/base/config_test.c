@@ -128,6 +128,10 @@ TEST(config, unknown_variables_are_told_and_sizes_have_suffixes)
 	CHECK(coll_settings_load(&settings, &cfg, unknown, &box) == COLL_OK);
 	unsetenv("COLL_TIMEOUT_SM");
 	CHECK(strcmp(unknown, "COLL_TIMEOUT_SM") == 0, "'%s'", unknown);
+	setenv("COLL_TORCH_AS", "gloo", 1);
+	CHECK(coll_settings_load(&settings, &cfg, unknown, &box) == COLL_OK);
+	unsetenv("COLL_TORCH_AS");
+	CHECK(!unknown[0], "'%s'", unknown);
 	CHECK(settings.slot_bytes == 3072 && settings.memory_budget == (size_t)2 << 30);
 }
 

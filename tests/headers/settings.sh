@@ -22,14 +22,14 @@ while read -r row; do
 	fi
 done <<<"$rows"
 for name in $(grep -o '^| `COLL_[A-Z_]*' $page | tr -d '| `'); do
-	echo "$rows COLL_CONFIG_FILE" | grep -qw "$name" || { echo "$name is no setting"; failed=$((failed + 1)); }
+	echo "$rows COLL_CONFIG_FILE COLL_TORCH_AS" | grep -qw "$name" || { echo "$name is no setting"; failed=$((failed + 1)); }
 done
 # COLL_NATIVE and COLL_NATIVE_BYTES are names of the past, refused with the new one (src/base/config.c).
 # COLL_BENCH_ and COLL_FUZZ_ are those of drivers and tests; _INIT is of the headers.
 for name in $(git ls-files src transports topology ddp gpt tools examples bench | grep '\.[ch]$' | grep -v _test |
 	xargs grep -hoE '"COLL_[A-Z][A-Z_]*[="]' | tr -d '"=' | sort -u); do
 	case $name in
-	COLL_NATIVE | COLL_NATIVE_BYTES | COLL_BENCH_* | COLL_FUZZ_* | COLL_CONFIG_FILE | *_INIT) continue ;;
+	COLL_NATIVE | COLL_NATIVE_BYTES | COLL_BENCH_* | COLL_FUZZ_* | COLL_CONFIG_FILE | COLL_TORCH_AS | *_INIT) continue ;;
 	esac
 	if echo "$rows" | grep -qF "| \`$name\` |"; then
 		passed=$((passed + 1))

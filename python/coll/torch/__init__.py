@@ -8,12 +8,16 @@ Importing this registers the backend "coll". Started by torchrun, the group is m
 mpirun, srun or collrun it needs nothing else. The guide is docs/guide/torch.md of the source.
 """
 
+import torch  # noqa: F401  # to its end: it may call _alias.activate(), which imports the rest of this package
+
+from . import _alias
 from ._compiled import keep_out
 from ._create import register
 from ._group import ProcessGroup
 from ._work import Work
 
 register()
+_alias.from_environment()
 keep_out()
 
 __all__ = ["ProcessGroup", "Work", "register"]

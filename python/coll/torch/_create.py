@@ -13,28 +13,34 @@ from torch.distributed.rendezvous import _rendezvous_handlers as _handlers
 
 from .. import _comm
 from .._errors import CollError
+from . import _alias
 from ._group import ProcessGroup
+from ._halves import Halves
 from ._work import milliseconds, seconds, translate
 
-NAME = "coll"
+NAME = _alias.OWN
 
 # The communicator by which a launch without torch's variables met, until the default group takes it.
 _met: Any = None
 
 
-def _asked() -> tuple[dict[str, str], Any]:
-    """The backends of devices and device_id=, which torch tells a backend written in Python only by the variables of its function."""
+def _asked() -> tuple[dict[str, str], Any, Any]:
+    """The backends of devices, device_id= and the group that torch is making for others of them, which torch tells a backend written in
+    Python only by the variables of its function."""
     try:
         seen = sys._getframe(2).f_locals
     except ValueError:
-        return {}, None
-    return dict(getattr(seen.get("backend_config"), "device_backend_map", {}) or {}), seen.get("device_id")
+        return {}, None, None
+    return dict(getattr(seen.get("backend_config"), "device_backend_map", {}) or {}), seen.get("device_id"), seen.get("pg")
 
 
-def _refuse_other_backends(devices: dict[str, str]) -> None:
-    """torch takes a group written in Python for all devices at once, and drops the others."""
-    others = [d for d, b in devices.items() if b != NAME]
-    unknown = [d for d, b in devices.items() if b == NAME and d not in ("cpu", "cuda")]
+def _other_devices(devices: dict[str, str]) -> list[str]:
+    """Those that torch makes backends for, beside a coll that stands for gloo. torch takes a group written in Python for all devices at once,
+    and drops the others; so where coll is named itself, they are refused."""
+    others = [d for d, b in _alias.meant(devices).items() if b != NAME]
+    if NAME not in devices.values():
+        return others
+    unknown = [d for d, b in devices.items() if b == NAME and d not in _alias.SERVED]
     asked = ",".join(f"{d}:{b}" for d, b in devices.items())
     if unknown:
         raise ValueError(f"coll: backend '{asked}': coll serves cpu and cuda, not {', '.join(unknown)}")
@@ -42,6 +48,7 @@ def _refuse_other_backends(devices: dict[str, str]) -> None:
         raise ValueError(
             f"coll: backend '{asked}': a group of coll is for cpu and cuda, and torch would drop the rest without a word. Make two "
             f"groups: init_process_group('{devices[others[0]]}') for {', '.join(others)}, and dist.new_group(backend='coll')")
+    return others
 
 
 def _meet(store: Any, rank: int, size: int, limit: float) -> Any:
@@ -64,23 +71,29 @@ def _meet(store: Any, rank: int, size: int, limit: float) -> Any:
 def _create(options: Any, backend_options: Any = None) -> ProcessGroup:
     """For torch: the group of `options`, called by its members alone."""
     global _met
-    backends, device = _asked()
-    _refuse_other_backends(backends)
+    backends, device, rest = _asked()
+    others = _other_devices(backends)
     limit = seconds(options.timeout) or 1800.0
     ranks, rank, size = list(options.global_ranks_in_group), options.group_rank, options.group_size
     parent = dist.group.WORLD if ranks and dist.is_initialized() else None
+
+    def made_of(comm: Any, *family: Any) -> ProcessGroup:
+        words = comm, options.store, limit, options.group_id, *family
+        return Halves(rest, others, *words) if others else ProcessGroup(*words)
+
+    _alias.tell(rank)
     try:
         if isinstance(parent, ProcessGroup):
             comm = parent.make_child(ranks, f"{options.group_id}")
-            return ProcessGroup(comm, options.store, limit, options.group_id, parent, ranks)
+            return made_of(comm, parent, ranks)
         if not ranks and _met is not None and (_met.rank, _met.size) == (rank, size):
             comm, _met = _met, None
         else:
             comm = _meet(options.store, rank, size, limit)
-        group = ProcessGroup(comm, options.store, limit, options.group_id)
+        group = made_of(comm)
     except CollError as error:
         raise translate(error, limit) from error
-    if device is not None and device.type == "cuda":
+    if device is not None and device.type == "cuda" and not others:
         group.open_device(device)
     return group
 
