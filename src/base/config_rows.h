@@ -34,7 +34,7 @@ ROW(BOOL, AGREED, intra, "COLL_INTRA", "1", "1: collectives within one host use 
 ROW(SIZE, AGREED, intra_bytes, "COLL_INTRA_BYTES", "64K", "longest message that uses memory mapped by all ranks of a host, at most 1M; such a communicator reserves a little more than twice this per rank")
 ROW(BOOL, AGREED, verify, "COLL_VERIFY", "0", "prove every new plan before it runs, up to 64 ranks (debug builds)")
 ROW(BOOL, LOCAL, service, "COLL_SERVICE_THREAD", "1", "run the service thread (without it a dead or silent peer is noticed late)")
-ROW(WORD, LOCAL, progress, "COLL_PROGRESS", "auto", "progress thread for asynchronous work: on, off, or auto (off when ranks exceed cores)")
+ROW(WORD, LOCAL, progress, "COLL_PROGRESS", "auto", "progress thread for asynchronous work: on, off, or auto (off when ranks exceed cores and this rank has no device)")
 ROW(INT, LOCAL, spin_us, "COLL_SPIN_US", "50", "time a wait polls before it sleeps (it yields the core meanwhile when ranks exceed cores)")
 ROW(WORD, AGREED, shm_copy, "COLL_SHM_COPY", "auto", "copies of long messages in shared memory: auto (the fastest as measured), cached (slots, cached stores), streamed (slots, non-temporal stores), cma (read by the kernel, where permitted)")
 ROW(WORD, LOCAL, device, "COLL_DEVICE", "host", "device of this rank: host (none), cuda (by the local rank), cuda:2, or for coll_comm_create_all() a list: cuda:0,1,2,3")
