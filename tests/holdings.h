@@ -32,6 +32,14 @@ static inline int holdings_shared_names(void)
 	       holdings_entries("/dev/shm", "libcoll-running-");
 }
 
+/* No more names than so many, now or soon: those of other jobs on this host come and go meanwhile. */
+static inline bool holdings_names_gone(int names)
+{
+	for (int i = 0; i < 5000 && holdings_shared_names() > names; i++)
+		usleep(1000);
+	return holdings_shared_names() <= names;
+}
+
 /* But eventfds: a thread keeps one from the first time it sleeps beside others, and when that is nobody knows. Whatever
  * else holds some of them holds sockets or memory as well. */
 static inline int holdings_descriptors(void)
