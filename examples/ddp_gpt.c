@@ -18,9 +18,12 @@
  * all ranks have, and each says it (docs/design/ddp.md). This file prepares and ends.
  */
 #include "ddp_gpt_job.h"
+#include "ddp_gpt_out.h"
 #include "ddp_gpt_text.h"
 #include "gpt/blas.h"
 #include "gpt/checkpoint.h"
+#include "gpt/formats/crc32c.h"
+#include "gpt/formats/hf.h"
 #include "gpt/generate.h"
 #include <errno.h>
 #include <stdarg.h>
@@ -183,6 +186,35 @@ static int split_text(struct job *j, size_t count)
 	                  count, j->o.context, 10 * least);
 }
 
+/* Each epoch reads every window of the text once. */
+static long steps_of_epochs(const struct job *j)
+{
+	const uint64_t all = (uint64_t)j->o.epochs * (j->train_count - (size_t)j->o.context);
+
+	return (long)((all + (uint64_t)j->o.batch - 1) / (uint64_t)j->o.batch);
+}
+
+/* Tokens of the text, all of them if the vocabulary is its own. */
+static int encode(struct job *j, const uint8_t *text, size_t len_bytes)
+{
+	size_t count = len_bytes;
+
+	if (!j->init_tokenizer)
+		gpt_tokenizer_init(&j->tokenizer, (enum gpt_vocab)j->o.vocab, text, len_bytes);
+	j->tokens = malloc(len_bytes * sizeof(*j->tokens));
+	if (j->tokens)
+		count = gpt_tokenizer_encode(&j->tokenizer, text, len_bytes, j->tokens);
+	if (count < len_bytes && j->rank == 0)
+		printf("ddp_gpt: %zu bytes of the text are not in the vocabulary of --init and left out\n",
+		       len_bytes - count);
+	if (j->tokenizer.size < 2)
+		return job_refuse(j, "the text is one byte repeated: nothing to learn");
+	if (j->o.vocab_size && j->o.vocab_size < j->tokenizer.size)
+		return job_refuse(j, "--vocab-size %ld is less than the %d tokens of the text", j->o.vocab_size,
+		                  j->tokenizer.size);
+	return split_text(j, count);
+}
+
 static int prepare_text(struct job *j)
 {
 	uint8_t *text;
@@ -190,18 +222,12 @@ static int prepare_text(struct job *j)
 	int rc = load_text(j, &text, &len_bytes);
 
 	if (!rc)
-		rc = split_text(j, len_bytes);
+		rc = encode(j, text, len_bytes);
 	if (!rc) {
-		gpt_tokenizer_init(&j->tokenizer, (enum gpt_vocab)j->o.vocab, text, len_bytes);
-		j->tokens = malloc(len_bytes * sizeof(*j->tokens));
-		if (j->tokens)
-			gpt_tokenizer_encode(&j->tokenizer, text, len_bytes, j->tokens);
-		j->signature = gpt_checksum(options_signature(&j->o), text, len_bytes);
-		if (j->tokenizer.size < 2)
-			rc = job_refuse(j, "the text is one byte repeated: nothing to learn");
-		else if (j->o.vocab_size && j->o.vocab_size < j->tokenizer.size)
-			rc = job_refuse(j, "--vocab-size %ld is less than the %d tokens of the text", j->o.vocab_size,
-			                j->tokenizer.size);
+		j->text_bytes = len_bytes;
+		j->text_crc32c = gpt_crc32c(0, text, len_bytes);
+		if (j->o.epochs)
+			j->o.steps = steps_of_epochs(j);
 	}
 	free(text);
 	return rc;
@@ -233,6 +259,9 @@ static struct gpt_optim_config optim_config(const struct options *o)
 	struct gpt_optim_config c = GPT_OPTIM_CONFIG_INIT;
 
 	c.lr = o->lr;
+	c.beta1 = o->beta1;
+	c.beta2 = o->beta2;
+	c.eps = o->adam_eps;
 	c.weight_decay = o->weight_decay;
 	c.clip = o->clip;
 	c.total_steps = (int)o->steps;
@@ -348,9 +377,11 @@ static int prepare_model(struct job *j)
 		j->lookup = calloc((size_t)vocab * j->o.width, sizeof(*j->lookup));
 	if (prepare_ddp(j) || prepare_buffers(j, &shape))
 		return -1;
-	gpt_model_init(j->model, (uint64_t)j->o.seed);
+	/* The others get them from rank 0. */
+	if (j->rank == 0)
+		gpt_model_init(j->model, (uint64_t)j->o.seed);
 	gpt_sampler_init(&j->sampler, (uint64_t)j->o.seed, j->train_count, (int)j->o.context);
-	return 0;
+	return job_init_weights(j);
 }
 
 static int share_weights(struct job *j)
@@ -367,11 +398,31 @@ static void print_byte(void *arg, uint8_t byte)
 	putchar(byte);
 }
 
+/* What of the prompt the vocabulary has no tokens for. */
+static void name_unknown(const struct gpt_tokenizer *t, const char *prompt)
+{
+	bool named[256] = {false};
+	int count = 0;
+
+	for (const char *p = prompt; *p; p++) {
+		const uint8_t byte = (uint8_t)*p;
+
+		if (t->token_of[byte] >= 0 || named[byte])
+			continue;
+		named[byte] = true;
+		fprintf(stderr, "%s\\x%02x",
+		        count++ ? " " : "ddp_gpt: the vocabulary lacks bytes of the prompt, left out: ", byte);
+	}
+	if (count)
+		fprintf(stderr, "\n");
+}
+
 static int print_sample(const struct options *o, struct gpt_model *model, const struct gpt_tokenizer *t)
 {
 	const struct gpt_generate g = {(int)o->sample_len, o->temperature, (int)o->top_k, (uint64_t)o->seed,
 	                               o->no_cache};
 
+	name_unknown(t, o->prompt);
 	printf("---- sample: %ld bytes, temperature %g, top-k %ld ----\n%s", o->sample_len, o->temperature, o->top_k,
 	       o->prompt);
 	if (gpt_generate(model, t, &g, o->prompt, print_byte, NULL)) {
@@ -386,25 +437,44 @@ static int print_sample(const struct options *o, struct gpt_model *model, const 
 	return 0;
 }
 
+/* A directory, or a model.ckpt of an earlier version. */
+static int read_model(const char *path, struct gpt_hf *hf)
+{
+	struct gpt_checkpoint c;
+	char why[1024];
+
+	if (gpt_hf_is_directory(path)) {
+		if (gpt_hf_read(path, true, hf, why, sizeof(why)) == 0 && hf->has_tokenizer)
+			return 0;
+		fprintf(stderr, "ddp_gpt: %s\n", hf->weights ? "the model has no tokenizer.json" : why);
+		free(hf->weights);
+		return -1;
+	}
+	if (gpt_checkpoint_read(path, &c)) {
+		fprintf(stderr, "ddp_gpt: %s: %s\n", path,
+		        errno == EILSEQ ? "not a model: neither a directory nor a checkpoint" : strerror(errno));
+		return -1;
+	}
+	*hf = (struct gpt_hf){.shape = c.shape, .tokenizer = c.tokenizer, .has_tokenizer = true, .weights = c.weights};
+	return 0;
+}
+
 /* `ddp_gpt sample`: no ranks, no training. */
 static int sample(const struct options *o)
 {
-	struct gpt_checkpoint c;
+	struct gpt_hf c;
 	struct gpt_model *model;
 	int rc;
 
-	if (gpt_checkpoint_read(o->model, &c)) {
-		fprintf(stderr, "ddp_gpt: %s: %s\n", o->model,
-		        errno == EILSEQ ? "not a checkpoint, or a damaged one" : strerror(errno));
+	if (read_model(o->model, &c))
 		return 1;
-	}
 	model = gpt_model_open(&c.shape, &(struct gpt_model_options){.max_batch = 1,
 	                                                             .kernels = gpt_kernels_best(),
 	                                                             .threads = (int)o->threads,
 	                                                             .weights = c.weights});
 	rc = model ? print_sample(o, model, &c.tokenizer) : -1;
 	gpt_model_destroy(&model);
-	gpt_checkpoint_free(&c);
+	free(c.weights);
 	return rc ? 1 : 0;
 }
 
@@ -421,13 +491,13 @@ static int write_trace(struct job *j)
 /* Rank 0 alone writes and reads files, but all ranks help: whether there are any is its choice. */
 static int follow_first_rank(struct job *j)
 {
-	int32_t files[2] = {j->o.out != NULL, j->o.resume};
+	int64_t files[2] = {j->o.out != NULL, j->o.resume};
 
-	if (job_check(j, coll_broadcast(files, files, 2, COLL_I32, 0, j->comm, NULL)))
+	if (job_check(j, coll_broadcast(files, files, 2, COLL_I64, 0, j->comm, NULL)))
 		return -1;
 	if (j->rank)
 		j->o.out = files[0] ? "" : NULL;
-	j->o.resume = files[1];
+	j->o.resume = (long)files[1];
 	return 0;
 }
 
@@ -443,12 +513,14 @@ static void print_stopped(const struct job *j)
 /* Until the options are known to be equal, what follows from them is not. */
 static int run(struct job *j)
 {
-	if (job_check_same(j, options_signature(&j->o), "the options") || split_batch(j) || follow_first_rank(j))
+	if (job_check_same(j, options_signature(&j->o), "the options") || follow_first_rank(j) || job_init_shape(j) ||
+	    split_batch(j) || job_check_out(j))
 		return -1;
-	if (prepare_text(j) || prepare_model(j) || share_weights(j) || job_open_metrics(j) || job_stop_open(j))
+	if (prepare_text(j) || prepare_model(j) || share_weights(j) || job_open_out(j) || job_open_metrics(j) ||
+	    job_stop_open(j))
 		return -1;
 	job_print_start(j);
-	if (job_train(j) || job_save_model(j))
+	if (job_train(j) || job_save_model(j, "model"))
 		return -1;
 	job_print_overlap(j);
 	if (j->rank == 0 && j->stopped)

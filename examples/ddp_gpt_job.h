@@ -40,9 +40,11 @@ struct job {
 	int rank, size;
 
 	struct gpt_tokenizer tokenizer;
-	int32_t *tokens; /* the whole text */
+	bool init_tokenizer; /* it is that of --init, and not of the text */
+	int32_t *tokens;     /* the whole text */
 	size_t train_count, val_count;
-	uint64_t signature; /* of what a state must have in common with the run that goes on from it: flags, text */
+	uint64_t text_bytes;
+	uint32_t text_crc32c;
 
 	struct gpt_model *model;
 	struct gpt_optim *optim;
@@ -66,9 +68,13 @@ struct job {
 
 	char problem[512]; /* of this rank alone, the first; "": none. job_agree() makes it all ranks' */
 
-	long first_step; /* not 0 after --resume */
-	long done;       /* steps, when training ended */
-	long saved;      /* steps of the last state; -1: none */
+	long first_step;         /* not 0 after --resume */
+	uint64_t first_sequence; /* of the data: where the first step begins */
+	char run_id[65];         /* of rank 0, as the next two */
+	long start;              /* how often the run was started, this time included */
+	double best;             /* the lowest validation loss */
+	long done;               /* steps, when training ended */
+	long saved;              /* steps of the last state; -1: none */
 	struct stopping stop;
 	enum stop stopped; /* why training ended before its last step */
 	FILE *metrics;
@@ -115,6 +121,10 @@ void job_lookup(void *arg, const struct gpt_groups *g);
 /* How many windows a validation reads. */
 size_t job_val_windows(const struct job *j);
 
+/* ddp_gpt_init.c: the shape, vocabulary and tokenizer of --init, then its weights on rank 0. */
+int job_init_shape(struct job *j);
+int job_init_weights(struct job *j);
+
 /* ddp_gpt_stop.c */
 int job_stop_open(struct job *j);
 /* Signals do what they did before. Local. */
@@ -124,10 +134,11 @@ int job_stop_ask(struct job *j, long step, enum stop *stop);
 /* After the last step: nothing is under way any more. */
 int job_stop_finish(struct job *j);
 
-/* ddp_gpt_state.c: state.ckpt in --out. */
+/* ddp_gpt_save.c: a state in --out, and the model as NAME in it. */
 int job_save_state(struct job *j, long steps_done);
+int job_save_model(struct job *j, const char *name);
+/* ddp_gpt_resume.c */
 int job_resume(struct job *j);
-int job_save_model(struct job *j);
 
 /* ddp_gpt_report.c */
 int job_open_metrics(struct job *j);
@@ -140,6 +151,12 @@ void job_print_live(const struct job *j, long step);
 void job_draw_curve(const struct job *j);
 /* --overlap: what of the time on the wire was hidden. */
 void job_print_overlap(const struct job *j);
+
+/* Where in the data step begins: sequences since the beginning of the run. */
+static inline uint64_t job_sequences(const struct job *j, long step)
+{
+	return j->first_sequence + (uint64_t)(step - j->first_step) * (uint64_t)j->o.batch;
+}
 
 /* --fault: does this rank meet it? */
 static inline bool job_faulty(const struct job *j, long fault)

@@ -7,7 +7,6 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 /* The number behind "name": in a line; -1: there is none. */
@@ -68,8 +67,7 @@ int job_open_metrics(struct job *j)
 
 	if (j->rank == 0 && j->o.out) {
 		snprintf(path, sizeof(path), "%s/metrics.jsonl", j->o.out);
-		if (mkdir(j->o.out, 0777) == 0 || errno == EEXIST)
-			j->metrics = j->first_step ? open_after(j, path) : fopen(path, "we");
+		j->metrics = j->first_step ? open_after(j, path) : fopen(path, "we");
 		if (!j->metrics)
 			job_note(j, "cannot write metrics.jsonl in %s: %s", j->o.out, strerror(errno));
 	}

@@ -6,6 +6,8 @@ Small models, a fixed text, 1 to 4 ranks. Checks results, never times.
 import hashlib
 import json
 import os
+import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -46,18 +48,19 @@ def run(ranks, *args):
     return p.returncode, p.stdout.decode("utf-8", "replace"), p.stderr.decode("utf-8", "replace")
 
 
+MODEL = "model/model.safetensors"
+
+
 def train(folder, name, ranks, data, *args):
-    """The metrics and the hash of the checkpoint of one run."""
+    """The metrics and the hash of the model of one run."""
     out = os.path.join(folder, name)
-    code, stdout, stderr = run(ranks, *SMALL, "--data", data, "--out", out, *args)
+    code, stdout, stderr = run(ranks, *SMALL, "--data", data, "--out", out, "--overwrite", *args)
     if code != 0:
         check(name, False, stdout + stderr)
         return None
     with open(os.path.join(out, "metrics.jsonl"), encoding="utf-8") as f:
         metrics = [json.loads(line) for line in f]
-    with open(os.path.join(out, "model.ckpt"), "rb") as f:
-        digest = hashlib.sha256(f.read()).hexdigest()
-    return metrics, digest, stdout
+    return metrics, sha(os.path.join(out, MODEL)), stdout
 
 
 def close(a, b):
@@ -186,15 +189,16 @@ def files_of_the_first_rank(folder, data):
                             "--save-every", "6"], stdin=subprocess.DEVNULL, capture_output=True, timeout=100, check=False)
         check("files of the first rank alone: " + name, p.returncode == 0 and (b"after step 12" in p.stdout) == (name == "resumed"),
               p.stderr.decode("utf-8", "replace"))
+    full = os.path.join(folder, "full")
+    os.makedirs(full)
     for name in ("metrics.jsonl", "loss.svg"):
-        os.unlink(os.path.join(out, name))
-        os.symlink("/dev/full", os.path.join(out, name))
-    code, _, stderr = run(2, *SMALL, "--data", data, "--out", out)
+        os.symlink("/dev/full", os.path.join(full, name))
+    code, _, stderr = run(2, *SMALL, "--data", data, "--out", full, "--resume")
     check("a full disk is told", code == 1 and "metrics.jsonl" in stderr and "loss.svg" in stderr, stderr)
     code, stdout, stderr = run(2, *SMALL, "--data", data, "--trace", "/no/such")
     check("a trace that cannot be written costs nothing else", code == 1 and "/no/such.1" in stderr and "final val_loss=" in stdout, stdout + stderr)
     with open("/dev/full", "w", encoding="utf-8") as full:
-        p = subprocess.run([PROGRAM, "sample", "--model", os.path.join(out, "model.ckpt")], stdout=full, stderr=subprocess.PIPE, check=False)
+        p = subprocess.run([PROGRAM, "sample", "--model", os.path.join(out, "model")], stdout=full, stderr=subprocess.PIPE, check=False)
     check("and so is a sample that nobody gets", p.returncode == 1 and b"sample" in p.stderr, str(p))
     code, _, stderr = run(2, *SMALL, "--data", data, "--out", os.path.join(folder, "wild"), "--lr", "10", "--weight-decay", "10",
                           "--clip", "0", "--steps", "40", "--local-steps", "20")
@@ -212,20 +216,19 @@ def resuming(folder, data):
         out = os.path.join(folder, "killed" + name)
         command = [COLLRUN, "-n", "2", "--no-prefix", PROGRAM, *SMALL, "--data", data, "--out", out, *args]
         p = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True)
-        while p.poll() is None and not os.path.exists(os.path.join(out, "state.ckpt")):
+        while p.poll() is None and not states(out):
             p.stdout.readline()
         os.killpg(p.pid, signal.SIGKILL)
         p.wait()
         p.stdout.close()
-        left = os.path.exists(os.path.join(out, "state.ckpt"))
+        left = states(out)
         code, stdout, stderr = run(2, *SMALL, "--data", data, "--out", out, "--resume", *args)
         with open(os.path.join(out, "metrics.jsonl"), encoding="utf-8") as f:
             steps = [json.loads(line)["step"] for line in f]
         check("resumed (%s): each step is in the metrics once" % name, steps == list(range(1, 61)), str(steps))
         check("resumed after kill -9 (%s): the same bits" % name,
               want and left and code == 0 and "continuing after step" in stdout
-              and sha(os.path.join(out, "model.ckpt")) == want[1] and sha(os.path.join(out, "state.ckpt"))
-              == sha(os.path.join(folder, "whole" + name, "state.ckpt")), stdout + stderr)
+              and sha(os.path.join(out, MODEL)) == want[1] and parts(out) == parts(os.path.join(folder, "whole" + name)), stdout + stderr)
         check("resumed (%s): all steps are in the curve" % name, points(out) == [60, 1], str(points(out)))
     code, stdout, stderr = run(2, *SMALL, "--data", data, "--out", out, "--resume", *args)
     check("a run that had ended is told again", want and code == 0 and "final val_loss=%.4f" % want[0][-1]["val_loss"] in stdout,
@@ -236,8 +239,18 @@ def resuming(folder, data):
         g.write(f.read()[::-1])
     code, _, stderr = run(2, *SMALL, "--data", other, "--out", out, "--resume", *args)
     check("a state of another text with the same characters is refused", code == 1 and "another text" in stderr, stderr)
-    code, _, stderr = run(2, *SMALL, "--data", data, "--out", out, "--resume", "--lr", "0.01", "--save-every", "7")
-    check("a state of other flags is refused", code == 1 and "other flags" in stderr, stderr)
+    for flag, value in (("--width", "64"), ("--seed", "9"), ("--vocab", "byte"), ("--layers", "3")):
+        code, _, stderr = run(2, *SMALL, "--data", data, "--out", out, "--resume", *args, flag, value)
+        check("a state of another model is refused: " + flag, code == 1 and "%s is %s and was" % (flag, value) in stderr, stderr)
+    lines = read(out, "metrics.jsonl")
+    for more in (["--steps", "66"], ["--lr", "0.01", "--log-every", "2"], ["--save-every", "3"], ["--bucket-mb", "1"], ["--batch", "24", "--steps", "70"],
+                 ["--zero", "1", "--accumulate", "1"], ["--warmup", "1", "--beta2", "0.95", "--adam-eps", "1e-9"]):
+        code, stdout, stderr = run(2, *SMALL, "--data", data, "--out", out, "--resume", *args, "--steps", "66", *more)
+        check("all else may change, and is said: " + " ".join(more), code == 0 and "--resume: %s was" % more[0] in stdout or more[-1] == "66", stdout + stderr)
+    check("longer than it was planned", '"step":66,' in read(out, "metrics.jsonl") and read(out, "metrics.jsonl").startswith(lines), stderr)
+    runs = json.loads(read(out, "run.json"))
+    check("run.json has all starts, and one id", len(runs["starts"]) == 10 and runs["starts"][1]["flags"]["steps"] == "60"
+          and all(json.loads(read(s, "state.json"))["run_id"] == runs["run_id"] for s in states(out)), str(runs))
 
 
 def started(folder, ranks, *args):
@@ -298,10 +311,112 @@ def stopping(folder, data):
 
 
 def states(out):
-    return [name for name in os.listdir(out) if name == "state.ckpt"]
+    """Paths of whole states, newest first."""
+    folder = os.path.join(out, "state")
+    names = os.listdir(folder) if os.path.isdir(folder) else []
+    keyed = [([int(x) for x in re.match(r"step-(\d+)-(\d+)\.(\d+)$", n).groups()], n) for n in names if re.match(r"step-[\d.-]+$", n)]
+    return [os.path.join(folder, n) for _, n in sorted(keyed, key=lambda k: (k[0][1], k[0][2], k[0][0]), reverse=True)]
 
 
-MODEL = "model.ckpt"
+def parts(out):
+    """Hashes of the newest state's parts."""
+    newest = states(out)[0]
+    return [(n, sha(os.path.join(newest, n))) for n in sorted(os.listdir(newest)) if n.endswith(".safetensors")]
+
+
+def output_directory(folder, data):
+    """What an earlier run left is neither overwritten nor mixed with another without a word."""
+    out = os.path.join(folder, "used")
+    args = ["--data", data, "--out", out, "--no-sample"]
+    code, stdout, stderr = run(2, *SMALL, *args, "--save-every", "3", "--keep", "3", "--run-id", "first.1", "--keep-best")
+    check("states: the newest three, and the best model", code == 0 and [os.path.basename(s) for s in states(out)]
+          == ["step-00000012-1.0", "step-00000009-1.0", "step-00000006-1.0"] and os.path.exists(os.path.join(out, "best/config.json")), stdout + stderr)
+    with open(os.path.join(out, "of a stranger"), "w", encoding="utf-8") as f:
+        f.write("stays")
+    before = {p: sha(p) for p in files(out)}
+    for left in (None, "run.json", "metrics.jsonl", "loss.svg", "model", "best"):
+        if left:
+            shutil.move(os.path.join(out, left), os.path.join(folder, "aside"))
+        code, stdout, stderr = run(2, *SMALL, *args, "--seed", "9")
+        check("refused, though %s is gone" % left, code == 1 and stderr.count("--resume goes on with it, --overwrite removes it") == 2, stdout + stderr)
+        if left:
+            shutil.move(os.path.join(folder, "aside"), os.path.join(out, left))
+    check("and nothing has changed", before == {p: sha(p) for p in files(out)})
+    code, stdout, stderr = run(2, *SMALL, *args, "--resume", "--run-id", "second")
+    check("another run's id is refused", code == 1 and "--run-id second" in stderr and "first.1" in stderr, stderr)
+    code, stdout, stderr = run(2, *SMALL, *args, "--resume", "7")
+    check("a step without a state: those that are there", code == 1 and "it has: 6 9 12" in stderr, stderr)
+    code, stdout, stderr = run(3, *SMALL, *args, "--resume", "6", "--keep", "9")
+    check("an older step, three ranks", code == 0 and "continuing after step 6\n" in stdout and "had 2 ranks and now has 3" in stdout
+          and json.loads(read(out, "run.json"))["starts"][1]["resumed"] == 6, stdout + stderr)
+    code, stdout, stderr = run(1, *SMALL, *args, "--overwrite", "--steps", "2", "--batch", "24")
+    check("--overwrite removes what was ours, and no more", code == 0 and not states(out) and not os.path.exists(os.path.join(out, "best"))
+          and len(json.loads(read(out, "run.json"))["starts"]) == 1 and os.path.exists(os.path.join(out, "of a stranger")), str(files(out)))
+    new = os.path.join(folder, "unused")
+    code, stdout, stderr = run(2, *SMALL, "--data", data, "--out", new, "--resume", "latest")
+    check("--resume without a state begins, and says so", code == 0 and "starting at step 0" in stdout and os.path.exists(os.path.join(new, MODEL)), stdout + stderr)
+
+
+def files(out):
+    return sorted(os.path.join(top, n) for top, _, names in os.walk(out) for n in names)
+
+
+def damaged_states(folder, data):
+    """The newest state that is whole is taken, whatever befell the others; the damaged one is named."""
+    args = ["--data", data, "--no-sample", "--save-every", "6", "--wire", "int8", "--bucket-mb", "0.02"]
+    out = os.path.join(folder, "intact")
+    run(2, *SMALL, *args, "--out", out)
+    x = 7
+    for name in sorted(os.listdir(states(out)[0])):
+        size = os.path.getsize(os.path.join(states(out)[0], name))
+        for kind in ("flip", "flip", "cut", "gone"):
+            x = (x * 1103515245 + 12345) % 2**31
+            hurt = os.path.join(folder, "hurt")
+            shutil.rmtree(hurt, ignore_errors=True)
+            shutil.copytree(out, hurt)
+            victim = os.path.join(states(hurt)[0], name)
+            with open(victim, "r+b") as f:
+                if kind == "cut":
+                    f.truncate((x >> 8) % size)
+                else:
+                    f.seek((x >> 8) % size)
+                    byte = f.read(1)[0]
+                    f.seek((x >> 8) % size)
+                    f.write(bytes([byte ^ 1 << x % 8]))
+            if kind == "gone":
+                os.unlink(victim)
+            code, stdout, stderr = run(2, *SMALL, *args, "--out", hurt, "--resume")
+            check("%s %s: the state before, and this one is named" % (name, kind), code == 0 and "continuing after step 6\n" in stdout
+                  and "an older state is looked for" in stderr and "step-00000012-1.0" in stderr, stdout + stderr)
+
+
+def states_for_any_number_of_ranks(folder, data):
+    """Any number of ranks goes on from what any number wrote, whether they see its directory or not."""
+    want = train(folder, "one", 1, data)
+    flag = os.path.join(folder, "leave")
+    with open(flag, "w", encoding="utf-8"):
+        pass
+    for before, after, first, then in ((1, 3, [], []), (4, 2, [], ["--zero", "1"]), (2, 4, ["--zero", "1"], ["--zero", "2"]), (3, 2, ["--zero", "2"], [])):
+        out = os.path.join(folder, "from%dto%d" % (before, after))
+        run(before, *SMALL, "--data", data, "--out", out, "--stop-file", flag, *first)
+        code, stdout, stderr = run(after, *SMALL, "--data", data, "--out", out, "--resume", *then)
+        got = [json.loads(line) for line in read(out, "metrics.jsonl").splitlines()]
+        check("%d ranks %s to %d %s" % (before, first, after, then), code == 0 and want and close(got[-5:], want[0][-5:]), stdout + stderr)
+    if os.geteuid() != 0:
+        return
+    out = os.path.join(folder, "unseen")
+    os.makedirs(out)
+    script = os.path.join(folder, "unseen.sh")
+    with open(script, "w", encoding="utf-8") as f:
+        f.write('if [ "$COLL_RANK" != 1 ]; then exec "$@"; fi\nexec unshare -m sh -c \'mount -t tmpfs none "$0" && exec "$@"\' %s "$@"\n' % out)
+    for zero in ("0", "2"):
+        seen = train(folder, "seen", 3, data, "--save-every", "6", "--zero", zero)
+        for steps in ("6", "12"):
+            p = subprocess.run([COLLRUN, "-n", "3", "--no-prefix", "sh", script, PROGRAM, *SMALL, "--steps", steps, "--warmup", "1", "--data", data, "--out", out,
+                                "--save-every", "6", "--zero", zero, "--overwrite" if steps == "6" else "--resume"], stdin=subprocess.DEVNULL, capture_output=True,
+                               timeout=100, check=False)
+        check("a rank that does not see the directory (zero %s): its part is there" % zero, p.returncode == 0 and seen and
+              b"continuing after step 6" in p.stdout and len(parts(out)) == 3, str(p))
 
 
 def any_number_of_steps(data):
@@ -324,7 +439,8 @@ def any_number_of_steps(data):
 
 
 def sampling(folder, data):
-    model = os.path.join(folder, "plain", "model.ckpt")
+    train(folder, "plain", 1, data)
+    model = os.path.join(folder, "plain", "model")
     args = ["sample", "--model", model, "--prompt", "ring tr", "--sample-len", "120", "--seed", "3"]
     code, kept, stderr = run(0, *args)
     _, slow, _ = run(0, *args, "--no-cache")
@@ -333,10 +449,30 @@ def sampling(folder, data):
     _, cold, _ = run(0, *args, "--temperature", "0")
     check("another seed, another temperature: other texts", len({kept, other, cold}) == 3)
     code, _, stderr = run(0, "sample", "--model", data)
-    check("what is no model is refused", code == 1 and "not a checkpoint" in stderr, stderr)
+    check("what is no model is refused", code == 1 and "not a model" in stderr, stderr)
     svg = os.path.join(folder, "plain", "loss.svg")
     with open(svg, encoding="utf-8") as f:
         check("a loss curve", f.read().count("<polyline") == 2)
+
+
+def beginning_with_a_model(folder, data):
+    """--init: the model of a directory is what training begins with, on any number of ranks."""
+    first = train(folder, "first", 2, data)
+    model = os.path.join(folder, "first/model")
+    for ranks, args in ((1, []), (3, ["--zero", "1"])):
+        out = os.path.join(folder, "second")
+        code, stdout, stderr = run(ranks, *SMALL, "--data", data, "--out", out, "--overwrite", "--init", model, "--lr", "0", "--weight-decay", "0", "--steps", "1", *args)
+        check("--init on %d ranks: nothing learned, the same model and validation" % ranks, code == 0 and first and sha(os.path.join(out, MODEL)) == first[1]
+              and "final val_loss=%.4f" % first[0][-1]["val_loss"] in stdout, stdout + stderr)
+    for args, word in ((["--layers", "3"], "--layers 3"), (["--vocab", "byte"], "--vocab"), (["--vocab-size", "3"], "--vocab-size 3")):
+        code, _, stderr = run(2, *SMALL, "--data", data, "--init", model, *args)
+        check("what contradicts it is refused: " + word, code == 1 and stderr.count(word) == 2, stderr)
+    code, _, stderr = run(2, *SMALL, "--data", data, "--init", folder)
+    check("what is no model is refused", code == 1 and "config.json" in stderr, stderr)
+    small = train(folder, "bf16", 1, data, "--save-type", "bf16")
+    check("a model in bf16 is half as long", small and os.path.getsize(os.path.join(folder, "bf16", MODEL)) < 0.6 * os.path.getsize(model + "/model.safetensors"))
+    code, stdout, stderr = run(0, "sample", os.path.join(folder, "bf16/model"), "--prompt", "ring \u00e9 tr", "--sample-len", "20")
+    check("bytes of a prompt that it has no tokens for are named", code == 0 and "\\xa9" in stderr, stdout + stderr)
 
 
 def refusals(folder, data):
@@ -353,7 +489,9 @@ def refusals(folder, data):
              (2, 1, ["--batch", "13"], "--batch 13 is not a multiple of the 2 ranks"),
              (2, 1, ["--accumulate", "5"], "--accumulate 5"), (2, 1, ["--vocab-size", "9"], "--vocab-size 9 is less than the"), (1, 2, ["--batch-tokens", "100"], "--batch-tokens 100"),
              (1, 2, ["--wire", "fp4"], "--wire fp4"), (1, 2, ["--zero", "1", "--wire", "int8"], "--zero"),
-             (1, 2, ["--deterministic=world"], "--leaves 8"), (1, 2, ["--resume"], "--resume needs --out"),
+             (1, 2, ["--deterministic=world"], "--leaves 8"), (1, 2, ["--resume"], "--resume needs --out"), (1, 2, ["--out", folder, "--overwrite", "--resume"], "--overwrite"),
+             (1, 2, ["--out", folder, "--resume", "0"], "--resume 0"), (1, 2, ["--epochs", "1", "--steps", "3"], "--epochs"), (1, 2, ["--run-id", "a/b"], "--run-id"),
+             (1, 2, ["--keep", "0"], "--keep 0"), (1, 2, ["--beta1", "1"], "--beta1 1"), (1, 2, ["--adam-eps", "0"], "--adam-eps 0"), (1, 2, ["--warmup", " 5"], "--warmup"),
              (1, 2, ["--local-steps", "2", "--wire", "int8"], "--local-steps"), (1, 2, ["--preset", "huge"], "--preset huge"), (1, 2, ["--overlap", "--stub"], "--overlap"),
              (2, 1, ["--out", os.path.join(data, "x")], "cannot write")]
     for ranks, want, args, word in cases:
@@ -394,7 +532,7 @@ def ends_for_one_reason(folder, data):
                             (["--zero", "2"], 5), (["--wire", "int8"], 5), (["--wire", "powersgd"], 5)]:
             out = os.path.join(folder, "fault%d%s" % (rank, "".join(args)))
             one_reason(folder, "a gradient of rank %d %s" % (rank, " ".join(args)), "step 6: the gradient is not finite",
-                       ["--data", data, "--out", out, "--fault", "gradient", "--fault-rank", str(rank), "--fault-step", "6", *args])
+                       ["--data", data, "--out", out, "--overwrite", "--fault", "gradient", "--fault-rank", str(rank), "--fault-step", "6", *args])
             metrics = [json.loads(line, parse_constant=lambda x: 1 / 0) for line in read(out, "metrics.jsonl").splitlines()]
             check("and the steps before are in the metrics", len(metrics) == lines, str(metrics))
         one_reason(folder, "memory of rank %d" % rank, "not enough memory", ["--data", data, "--fault", "memory", "--fault-rank", str(rank)])
@@ -402,25 +540,32 @@ def ends_for_one_reason(folder, data):
         one_reason(folder, "a batch of rank %d" % rank, "options differ", ["--data", data], (rank, "--batch 13"))
         one_reason(folder, "a trace of rank %d" % rank, "cannot write /no/such.%d" % rank, ["--data", data], (rank, "--trace /no/such"))
     one_reason(folder, "a text that is not there", "No such file", ["--data", os.path.join(folder, "none")])
-    for name, args in [("model.ckpt", []), ("state.ckpt", ["--save-every", "5"]), ("state.ckpt", ["--save-every", "5", "--zero", "1"]),
-                       ("state.ckpt", ["--resume"]), ("metrics.jsonl", [])]:
+    for name, args in [("model", []), ("state", ["--save-every", "5"]), ("run.json", []), ("metrics.jsonl", [])]:
         out = os.path.join(folder, "taken" + name)
-        os.makedirs(os.path.join(out, name), exist_ok=True)
-        one_reason(folder, " ".join([name, "of another kind", *args]), name, ["--data", data, "--out", out, *args])
+        os.makedirs(os.path.join(out, name) if "." in name else out, exist_ok=True)
+        if "." not in name:
+            with open(os.path.join(out, name), "w", encoding="utf-8"):
+                pass
+        one_reason(folder, " ".join([name, "of another kind", *args]), name, ["--data", data, "--out", out, "--resume", *args])
+    out = os.path.join(folder, "oldstate")
+    os.makedirs(out)
+    with open(os.path.join(out, "state.ckpt"), "w", encoding="utf-8"):
+        pass
+    one_reason(folder, "a state of an earlier version", "earlier version", ["--data", data, "--out", out, "--resume"])
     out = os.path.join(folder, "fulldisk")
     os.makedirs(out)
     os.symlink("/dev/full", os.path.join(out, "metrics.jsonl"))
-    one_reason(folder, "a full disk", "metrics.jsonl", ["--data", data, "--out", out])
+    one_reason(folder, "a full disk", "metrics.jsonl", ["--data", data, "--out", out, "--resume"])
     out = os.path.join(folder, "damaged")
-    os.makedirs(out)
-    with open(os.path.join(out, "state.ckpt"), "w", encoding="utf-8") as f:
+    os.makedirs(os.path.join(out, "state/step-00000005-1.0"))
+    with open(os.path.join(out, "state/step-00000005-1.0/state.json"), "w", encoding="utf-8") as f:
         f.write("no state")
-    one_reason(folder, "a damaged state", "not a checkpoint", ["--data", data, "--out", out, "--resume"])
+    one_reason(folder, "a damaged state", "is whole", ["--data", data, "--out", out, "--resume"])
 
 
 GROUPS = [same_batch_for_any_number_of_ranks, ways_to_the_same_weights, what_is_hidden_is_told,
-          same_bits_on_any_number_of_ranks, validation_reads_each_window_once, resuming, stopping, files_of_the_first_rank,
-          any_number_of_steps, sampling, refusals, ends_for_one_reason]
+          same_bits_on_any_number_of_ranks, validation_reads_each_window_once, resuming, output_directory, damaged_states, states_for_any_number_of_ranks, stopping, files_of_the_first_rank,
+          any_number_of_steps, sampling, beginning_with_a_model, refusals, ends_for_one_reason]
 
 
 def main():
@@ -434,7 +579,13 @@ def main():
             if not wanted or group.__name__ in wanted:
                 group(*[data] if group is any_number_of_steps else [folder, data])
     code, stdout, _ = run(0, "--help")
-    check("--help", code == 0 and "--val-every" in stdout, stdout)
+    lines = stdout.splitlines()
+    check("--help: two screens, every flag on one line", code == 0 and len(lines) <= 80 and max(map(len, lines)) <= 110 and stdout == run(0, "-h")[1], stdout)
+    with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../docs/guide/training.md"), encoding="utf-8") as f:
+        rows = [line for line in f if line.startswith("| `--")]
+    flags = re.findall(r"^  --([a-z0-9-]+)", stdout, re.M)
+    check("each flag is in the guide", len(flags) > 50 and not [f for f in flags if not f.startswith("fault") and not any("`--" + f in r for r in rows)],
+          str([f for f in flags if not any("`--" + f in r for r in rows)]))
     print("%d passed, %d failed, 0 skipped" % (passed, failed))
     sys.exit(failed != 0)
 

@@ -54,7 +54,7 @@ static uint64_t first_sequence(const struct job *j, long step, int pass)
 {
 	const uint64_t mine = (uint64_t)j->rank * (uint64_t)j->passes + (uint64_t)pass;
 
-	return (uint64_t)step * (uint64_t)j->o.batch + mine * (uint64_t)j->pass_batch;
+	return job_sequences(j, step) + mine * (uint64_t)j->pass_batch;
 }
 
 /* One pass over this rank's sequences; its gradient is the mean over the rank's tokens of
@@ -68,7 +68,7 @@ static double run_pass(struct job *j, long step, int pass)
 	for (int i = 0; i < j->pass_batch; i++)
 		copy_window(j, i, gpt_sampler_start(&j->sampler, first + (uint64_t)i));
 	gpt_model_set_dropout(j->model, j->o.dropout, (uint64_t)j->o.seed, (uint64_t)step,
-	                      first - (uint64_t)step * (uint64_t)j->o.batch);
+	                      first - job_sequences(j, step));
 	return gpt_model_train(j->model, j->inputs, j->targets, j->pass_batch, len,
 	                       faulty ? NAN : 1.0f / (float)(j->pass_batch * len) / (float)j->passes);
 }
@@ -262,6 +262,36 @@ static int validate(struct job *j)
 
 /* ---- All steps --------------------------------------------------------------- */
 
+/* Has the time come that --save-every and its like name, after the step? */
+static bool due(const struct job *j, long every, long step)
+{
+	if (every == EVERY_EPOCH)
+		return job_sequences(j, step + 1) / j->sampler.window_count >
+		       job_sequences(j, step) / j->sampler.window_count;
+	return every && (step + 1) % every == 0;
+}
+
+static void print_epoch(const struct job *j, long step)
+{
+	const uint64_t windows = j->sampler.window_count, epoch = job_sequences(j, step) / windows;
+
+	if (j->rank == 0 && j->o.epochs && (step == j->first_step || due(j, EVERY_EPOCH, step - 1)))
+		printf("epoch %llu of %ld | batch %ld | %llu steps\n", (unsigned long long)epoch + 1, j->o.epochs,
+		       j->o.batch, (unsigned long long)((windows + (uint64_t)j->o.batch - 1) / (uint64_t)j->o.batch));
+}
+
+/* The weights in --out, every so often, and after a validation that is better than all before. */
+static int save_models(struct job *j, long step, bool validated)
+{
+	const bool best = validated && j->val_loss < j->best;
+
+	if (best)
+		j->best = j->val_loss;
+	if (due(j, j->o.model_every, step) && (settle_weights(j) || job_save_model(j, "model")))
+		return -1;
+	return best && j->o.keep_best ? job_save_model(j, "best") : 0;
+}
+
 static int log_step(struct job *j, long step, bool validating, double loss_sum, double norm)
 {
 	const double tokens = (double)j->pass_batch * j->passes * (double)j->o.context;
@@ -311,6 +341,7 @@ int job_train(struct job *j)
 	j->last_log_s = start;
 	j->last_log_step = j->done = j->first_step;
 	j->saved = -1;
+	j->best = INFINITY;
 	/* A run that had ended is only told again. */
 	if (j->first_step >= j->o.steps) {
 		if (validate(j))
@@ -319,9 +350,10 @@ int job_train(struct job *j)
 	}
 	for (long step = j->first_step; step < j->o.steps; step++) {
 		const bool last = step + 1 == j->o.steps;
-		const bool validating = last || (j->o.val_every && (step + 1) % j->o.val_every == 0);
+		const bool validating = last || due(j, j->o.val_every, step);
 		double sum, norm;
 
+		print_epoch(j, step);
 		if (heed(j, step, &leave))
 			return -1;
 		if (leave)
@@ -335,7 +367,8 @@ int job_train(struct job *j)
 			job_print_live(j, step + 1);
 		}
 		j->done = step + 1;
-		if (j->o.save_every && (last || (step + 1) % j->o.save_every == 0) && save(j, step + 1))
+		if (save_models(j, step, validating) ||
+		    ((due(j, j->o.save_every, step) || (last && j->o.save_every)) && save(j, step + 1)))
 			return -1;
 	}
 	if (job_stop_finish(j))

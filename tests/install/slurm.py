@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Jobs under a real Slurm: slurmctld, munged and two slurmd, each host in namespaces of its own (network, host name, processes,
 /tmp, /run and /dev/shm) on a bridge, nothing of which is left. The commands are those of the section Slurm of docs/guide/clusters.md,
-as they stand there: all give the same model.ckpt. The job script is requeued while its ranks train. Then what users of Slurm
+as they stand there: all give the same model. The job script is requeued while its ranks train. Then what users of Slurm
 meet besides: no munged, steps inside steps, a shell inside an allocation, a rank that fails, signals.
 
 Needs root, Debian's munge, slurmctld, slurmd, slurm-client, and libpmix-dev: the pmix plugin of Slurm loads libpmix.so.
@@ -182,7 +182,7 @@ def of_page(report, cluster, source):
             ran = cluster.run(line)
             faults = [] if ran.returncode == 0 and "4 ranks" in ran.stdout else [f"status {ran.returncode}: {ran.stdout}"]
         if not faults:
-            with open(f"{cluster.folder}/result/model.ckpt", "rb") as f:
+            with open(f"{cluster.folder}/result/model/model.safetensors", "rb") as f:
                 digest = hashlib.sha256(f.read()).hexdigest()
             print(f"SHA-256 {digest[:16]}, {time.monotonic() - begun:.1f} s: {line}", flush=True)
             first = first or digest

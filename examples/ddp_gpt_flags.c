@@ -1,0 +1,92 @@
+/*
+ * One table holds every flag: name, kind, where it goes, limits, default and help, in groups. Anything that is not in
+ * the table, or not within its limits, is refused by name.
+ */
+#include "ddp_gpt_flags.h"
+
+#define AT(member) offsetof(struct options, member)
+#define MODEL      OPTION_OF_MODEL
+#define RUN        OPTION_OF_RUN
+#define LOCAL      OPTION_LOCAL
+
+/* clang-format off */
+const struct flag ddp_gpt_flags[] = {
+	{NULL, TEXT, 0, 0, 0, NULL, "Model", LOCAL, NULL},
+	{"preset", WORD, AT(preset), 0, 0, "none", "sizes and schedule at once; flags after it may change parts", LOCAL, "none|tiny|gpt2-124M"},
+	{"init", TEXT, AT(init), 0, 0, NULL, "begin with this model: shape, vocabulary and tokenizer are its own", LOCAL, "DIR"},
+	{"layers", INTEGER, AT(layers), 1, 1024, "4", "blocks of attention and MLP", MODEL, NULL},
+	{"width", INTEGER, AT(width), 1, 65536, "128", "numbers per token; a multiple of --heads", MODEL, NULL},
+	{"heads", INTEGER, AT(heads), 1, 1024, "4", "attention heads", MODEL, NULL},
+	{"context", INTEGER, AT(context), 1, 65536, "64", "tokens per sequence", MODEL, NULL},
+	{"vocab", WORD, AT(vocab), 0, 0, "char", "tokens: the distinct bytes of the text, or all 256", MODEL, "char|byte"},
+	{"vocab-size", INTEGER, AT(vocab_size), 0, 1 << 20, "0", "pad the vocabulary to this; 0: do not", MODEL, NULL},
+	{"dropout", NUMBER, AT(dropout), 0, 0.95, "0", "share of numbers dropped from embeddings and branches", RUN, NULL},
+
+	{NULL, TEXT, 0, 0, 0, NULL, "Data", LOCAL, NULL},
+	{"data", TEXT, AT(data), 0, 0, NULL, "text to learn, read by rank 0; without it stories of our own", LOCAL, "FILE"},
+	{"seed", INTEGER, AT(seed), 0, 1e15, "1", "of initial weights, order of the data, and sample", MODEL, NULL},
+	{"batch", INTEGER, AT(batch), 1, 1 << 20, "24", "sequences per step over all ranks", RUN, NULL},
+	{"batch-tokens", INTEGER, AT(batch_tokens), 0, 1 << 24, "0", "the batch in tokens instead; 0: --batch counts", RUN, NULL},
+	{"accumulate", INTEGER, AT(accumulate), 1, 1 << 20, "1", "micro-steps per step: less memory, the same batch", RUN, NULL},
+
+	{NULL, TEXT, 0, 0, 0, NULL, "Training", LOCAL, NULL},
+	{"steps", INTEGER, AT(steps), 1, 1e9, "1000", "training steps", RUN, NULL},
+	{"epochs", INTEGER, AT(epochs), 0, 1e6, "0", "times that the text is read, instead of --steps", RUN, NULL},
+	{"lr", NUMBER, AT(lr), 0, 10, "0.003", "highest learning rate; falls to a tenth along a cosine", RUN, NULL},
+	{"warmup", INTEGER, AT(warmup), 0, 1e9, "50", "steps in which the learning rate climbs to --lr", RUN, NULL},
+	{"weight-decay", NUMBER, AT(weight_decay), 0, 10, "0.1", "AdamW's, of matrices and embeddings", RUN, NULL},
+	{"beta1", NUMBER, AT(beta1), 0, 0.999999999, "0.9", "AdamW's, of the mean", RUN, NULL},
+	{"beta2", NUMBER, AT(beta2), 0, 0.999999999, "0.99", "AdamW's, of the mean of squares", RUN, NULL},
+	{"adam-eps", NUMBER, AT(adam_eps), 1e-30, 1, "1e-08", "AdamW's, added to the root", RUN, NULL},
+	{"clip", NUMBER, AT(clip), 0, 1e9, "1", "largest norm of the gradient; 0: no limit", RUN, NULL},
+	{"val-every", STEPS, AT(val_every), 0, 1e9, "250", "steps between validations, or epoch; 0: only at the end", RUN, NULL},
+	{"val-windows", INTEGER, AT(val_windows), 0, 1e9, "1024", "sequences that a validation reads, spread evenly; 0: all", RUN, NULL},
+
+	{NULL, TEXT, 0, 0, 0, NULL, "Ranks", LOCAL, NULL},
+	{"threads", INTEGER, AT(threads), 1, 256, "1", "threads per rank that compute", LOCAL, NULL},
+	{"wire", WORD, AT(wire), 0, 0, "plain", "format in which gradients are sent", RUN, "plain|bf16|int8|powersgd"},
+	{"powersgd-rank", INTEGER, AT(powersgd_rank), 1, 1024, "8", "of --wire powersgd", RUN, NULL},
+	{"zero", INTEGER, AT(zero), 0, 2, "0", "1: each rank updates a slice of the weights; 2: of the gradients, too", RUN, NULL},
+	{"local-steps", INTEGER, AT(local_steps), 1, 1e9, "1", "ranks average their weights after this many steps of their own", RUN, NULL},
+	{"deterministic", WORD, AT(deterministic), 0, 0, "run", "world: the same bits on 1, 2, 4 ... ranks up to --leaves", RUN, "run|world"},
+	{"leaves", INTEGER, AT(leaves), 1, 1 << 12, "8", "parts of the batch that --deterministic=world sums", RUN, NULL},
+	{"bucket-mb", NUMBER, AT(bucket_mb), 0, 1e6, "25", "largest bucket of gradients; 0: measured", RUN, NULL},
+
+	{NULL, TEXT, 0, 0, 0, NULL, "Files", LOCAL, NULL},
+	{"out", TEXT, AT(out), 0, 0, NULL, "directory for metrics, curve, model and states, written by rank 0", LOCAL, "DIR"},
+	{"overwrite", SWITCH, AT(overwrite), 0, 0, NULL, "remove what an earlier run left in --out", LOCAL, NULL},
+	{"resume", STATE, AT(resume), 0, 0, NULL, "go on from the newest state in --out, or that of STEP", LOCAL, "[STEP|latest]"},
+	{"run-id", TEXT, AT(run_id), 0, 0, NULL, "name of the run, kept over resumes; without it drawn", LOCAL, "ID"},
+	{"save-every", STEPS, AT(save_every), 0, 1e9, "0", "steps between states, or epoch; 0: none", RUN, NULL},
+	{"keep", INTEGER, AT(keep), 1, 1e6, "2", "states that are kept", RUN, NULL},
+	{"model-every", STEPS, AT(model_every), 0, 1e9, "0", "steps between models, or epoch; 0: only at the end", RUN, NULL},
+	{"keep-best", SWITCH, AT(keep_best), 0, 0, NULL, "keep the model of the lowest validation loss, too, in best/", RUN, NULL},
+	{"save-type", WORD, AT(save_type), 0, 0, "f32", "numbers of the model that is written", RUN, "f32|bf16"},
+
+	{NULL, TEXT, 0, 0, 0, NULL, "Stopping and watching", LOCAL, NULL},
+	{"minutes", NUMBER, AT(minutes), 0, 1e7, "0", "save and leave after this time, with status 75; 0: no limit", LOCAL, NULL},
+	{"stop-file", TEXT, AT(stop_file), 0, 0, NULL, "save and leave once this file exists", LOCAL, "FILE"},
+	{"log-every", INTEGER, AT(log_every), 1, 1e9, "50", "steps between progress lines", RUN, NULL},
+	{"peak-gflops", NUMBER, AT(peak_gflops), 0, 1e9, "0", "of all ranks, for mfu; 0: measured with a matrix product", LOCAL, NULL},
+	{"trace", TEXT, AT(trace), 0, 0, NULL, "write the times of the buckets to FILE.RANK (Perfetto JSON)", LOCAL, "FILE"},
+	{"stub", SWITCH, AT(stub), 0, 0, NULL, "send no gradients, to measure (not for training)", RUN, NULL},
+	{"overlap", SWITCH, AT(overlap), 0, 0, NULL, "measure how much of sending is hidden (not for training)", RUN, NULL},
+
+	{NULL, TEXT, 0, 0, 0, NULL, "Sample, printed at the end or by 'ddp_gpt sample'", LOCAL, NULL},
+	{"model", TEXT, AT(model), 0, 0, NULL, "with 'ddp_gpt sample': the directory of the model", LOCAL, "DIR"},
+	{"prompt", TEXT, AT(prompt), 0, 0, "", "text that the sample continues", LOCAL, "TEXT"},
+	{"sample-len", INTEGER, AT(sample_len), 1, 1e6, "400", "bytes in the sample", LOCAL, NULL},
+	{"temperature", NUMBER, AT(temperature), 0, 100, "0.7", "0: always the likeliest", LOCAL, NULL},
+	{"top-k", INTEGER, AT(top_k), 0, 1e6, "40", "draw among the k likeliest; 0: among all", LOCAL, NULL},
+	{"no-sample", SWITCH, AT(no_sample), 0, 0, NULL, "print no sample", LOCAL, NULL},
+	{"no-cache", SWITCH, AT(no_cache), 0, 0, NULL, "sample without the key cache: slower, same text", LOCAL, NULL},
+
+	{NULL, TEXT, 0, 0, 0, NULL, "For tests", LOCAL, NULL},
+	{"fault", WORD, AT(fault), 0, 0, "none", "what --fault-rank alone meets at --fault-step", LOCAL, "none|gradient|memory"},
+	{"fault-rank", INTEGER, AT(fault_rank), 0, 1 << 20, "0", "the rank of --fault", LOCAL, NULL},
+	{"fault-step", INTEGER, AT(fault_step), 1, 1e9, "1", "the step of --fault gradient", LOCAL, NULL},
+	{"help", SWITCH, AT(help), 0, 0, NULL, "print this", LOCAL, NULL},
+};
+/* clang-format on */
+
+const int ddp_gpt_flag_count = sizeof(ddp_gpt_flags) / sizeof(*ddp_gpt_flags);
