@@ -12,6 +12,7 @@ The guide is docs/guide/python.md of the source.
 from __future__ import annotations
 
 from . import _coll
+from ._buffers import advice as _advice
 from ._buffers import describe as _describe
 from ._buffers import like as _like
 from ._coll import Buffer, DeviceArray, Event, Op, Stream
@@ -21,9 +22,10 @@ from ._errors import (AbortedError, ArgumentError, BootstrapError, CancelledErro
                       SystemFailure, UnsupportedError)
 from ._errors import make as _make
 from ._files import get_include, get_library, get_program, settings, version
+from ._log import log_to
 from ._work import Work
 
-_coll.setup(_make, ArgumentError, UnsupportedError, _like, _describe, Work, Message)
+_coll.setup(_make, ArgumentError, UnsupportedError, _like, _describe, _advice, Work, Message)
 
 __version__ = version
 
@@ -32,10 +34,12 @@ for _class in (CollError, ArgumentError, UnsupportedError, CollMemoryError, Conf
                PeerLate, MismatchError, CorruptError, AbortedError, SystemFailure, BootstrapError, InternalError,
                Communicator, UniqueId, Work, Envelope, Message):
     _class.__module__ = "coll"
+log_to.__module__ = "coll"
+del annotations
 
 __all__ = [
     "ANY", "AbortedError", "ArgumentError", "BootstrapError", "Buffer", "CancelledError", "CollError", "CollMemoryError", "Communicator",
     "ConfigError", "CorruptError", "DeviceArray", "Envelope", "Event", "InternalError", "Message", "MismatchError", "Op", "Operation", "PeerDead", "PeerError",
     "PeerLate", "PeerSilent", "Receive", "Stream", "SystemFailure", "UniqueId", "UnsupportedError", "Work", "get_include",
-    "get_library", "get_program", "group", "init", "init_all", "progress", "raw", "settings", "unique_id", "version",
+    "get_library", "get_program", "group", "init", "init_all", "log_to", "progress", "raw", "settings", "unique_id", "version",
 ]

@@ -29,6 +29,34 @@ def _on_device(x: Any) -> bool:
     return kind != 1
 
 
+def advice(x: Any) -> str:
+    """What to pass instead of an object that is no array."""
+    if isinstance(x, (int, float, complex, list, tuple)):
+        return ": pass numpy.asarray() of it"
+    if _misses(x):
+        return " and has missing values, which would be numbers: fill them in, x.fillna(0), and pass x.to_numpy(), and x.isna().to_numpy() beside it"
+    if hasattr(x, "to_numpy"):
+        return ": pass x.to_numpy()"
+    return ": pass numpy.asarray() of it" if hasattr(x, "__array__") else " (for other objects: send_object, broadcast_object ...)"
+
+
+def _misses(x: Any) -> bool:
+    """Whether a column, a table or an array of pandas, polars or pyarrow lacks some of its values."""
+    try:
+        if hasattr(x, "isna"):
+            return any(_flat(x.isna()))
+        count = getattr(x, "null_count", 0)
+        count = count() if callable(count) else count
+        return any(_flat(count))
+    except Exception:
+        return False
+
+
+def _flat(x: Any) -> Any:
+    x = x.to_numpy() if hasattr(x, "to_numpy") else x
+    return x.ravel() if hasattr(x, "ravel") else x if hasattr(x, "__iter__") else (x,)
+
+
 def describe(x: Any, what: str) -> tuple[Any, str | None]:
     """An object with a buffer over the elements of x, and their type if the library can reduce it.
 

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import array
 import contextlib
+import logging
 import operator
 import struct
 from typing import Any, Callable, Iterable, Iterator, NamedTuple, Sequence, SupportsIndex
 
-from . import _coll, _life, _objects, _secret
+from . import _coll, _life, _log, _objects, _secret
 from ._buffers import like
 from ._coll import Buffer, DeviceArray, Op, Stream
-from ._errors import ArgumentError
+from ._errors import ArgumentError, PeerDead
 
 Operation = _coll.Operation
 Receive = _coll.Receive
@@ -44,6 +45,15 @@ class UniqueId(bytes):
 
     def __repr__(self) -> str:
         return "coll.UniqueId(...)"
+
+
+class Stats(list[dict[str, Any]]):
+    """Counters, a dict for each transport and way. Calling it gives itself."""
+
+    __slots__ = ()
+
+    def __call__(self) -> Stats:
+        return self
 
 
 class Communicator(_coll.Comm):
@@ -89,6 +99,12 @@ class Communicator(_coll.Comm):
     def name(self, name: str) -> None:
         self._set_name(name)
         self._label = name
+
+    @property
+    def stats(self) -> Stats:
+        """Counters of the calls that have ended, a dict for each transport and way: transport, way, calls, bytes, waited_s. comm.stats() is
+        the same."""
+        return Stats(self._stats)
 
     # ---- Streams, memory, operations ----
 
@@ -230,8 +246,11 @@ class Communicator(_coll.Comm):
 
         Arrays of empty() stay valid: the memory goes with the last of them.
         """
+        self._end(0)
+
+    def _end(self, how: int) -> None:
         try:
-            self._close(0)
+            self._close(how)
         finally:
             _life.forget()
 
@@ -240,7 +259,10 @@ class Communicator(_coll.Comm):
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
         if error is None or isinstance(error, SystemExit) and not error.code:
-            self.close()
+            try:
+                self.close()
+            except PeerDead as death:  # of one that no call in the block needed
+                _log.say(f"coll: {death}", logging.WARNING)
             return
         self._abort(_life.reason_of(error))
         with contextlib.suppress(Exception):
@@ -338,7 +360,8 @@ def init(rank: int | None = None, size: int | None = None, *, id: bytes | None =
         settings = _secret.of_store(settings)
     comm = Communicator()
     try:
-        comm._open(-1 if rank is None else rank, 0 if size is None else size, id, exchange, _lines(_device(device, settings)))
+        lines = _lines(_device(device, settings))
+        comm._open(-1 if rank is None else rank, 0 if size is None else size, id, exchange, lines, _log.wanted(lines))
     finally:
         _secret.forget()
     _life.hold(comm)
@@ -350,7 +373,8 @@ def init(rank: int | None = None, size: int | None = None, *, id: bytes | None =
 
 def init_all(n: int, *, device: Any = None, **settings: Any) -> list[Communicator]:
     """n ranks in this process, for n threads. device: as for init(), or a sequence with the number of each rank's device."""
-    comms: list[Communicator] = _coll.open_all(Communicator, n, _lines(_device(device, settings)))
+    lines = _lines(_device(device, settings))
+    comms: list[Communicator] = _coll.open_all(Communicator, n, lines, _log.wanted(lines))
     _secret.forget()
     for comm in comms:
         _life.hold(comm)

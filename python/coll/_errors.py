@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 
@@ -110,8 +111,26 @@ _STATUS_OF = {c: status for status, c in _CLASSES.items()}
 _LOST = {1: "call", 2: "peer", 3: "communicator", 4: "process"}
 
 
+# The library's names in its sentences, and Python's.
+_NAMES = [(re.compile(pattern), name) for pattern, name in (
+    (r"\b(send|recv)_tag\b", r"\1"),
+    (r"coll_config\.id", "the id"), (r"coll_config\.(\w+)", r"\1"), (r"coll_config", "init()"), (r"coll_comm_create_all\(\)", "init_all()"),
+    (r"coll_mem_alloc\(\)", "empty()"), (r"coll_comm_destroy\(\)", "close()"), (r"coll_(?:comm_)?(\w+)\(\)", r"\1()"),
+    (r"left: it destroyed its communicator", "left: it closed its communicator, or its program ended"),
+    # A message has the name of its call.
+    (r"\bsend_recv: (?=.* in (send|recv|irecv)\()", r"\1: "),
+    (r"comm_destroy", "close"), (r"comm_create_group|create_group", "group"))]
+
+
+def in_python(message: str) -> str:
+    """The sentence with Python's names."""
+    for pattern, name in _NAMES if "coll_" in message or "comm_" in message or "_tag" in message or "send_recv" in message or "it destroyed" in message else ():
+        message = pattern.sub(name, message)
+    return message
+
+
 def make(status: int, rank: int, host: str, operation: int, kind: str, step: int, link: str, elapsed: float,
          message: str, late: tuple[int, ...] = (), exit_status: int = 0) -> CollError:
     """The exception of a status and of the last error of a communicator."""
-    return _CLASSES.get(status, InternalError)(message, status=status, rank=rank, host=host, operation=operation,
+    return _CLASSES.get(status, InternalError)(in_python(message), status=status, rank=rank, host=host, operation=operation,
                                                kind=kind, step=step, link=link, elapsed=elapsed, late=late, exit_status=exit_status)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import atexit
+import builtins
+import contextlib
 import os
 import sys
 import threading
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
-from . import _coll, _work
+from . import _coll, _log, _work
 from ._errors import CancelledError
 
 if TYPE_CHECKING:
@@ -29,6 +31,8 @@ _ending = False
 # What a communicator is told about its end (comm.c): arrays may lie in its memory until the interpreter ends; or only until the process
 # does, which runs no other code.
 _AT_EXIT, _IN_WORKER = 1, 2
+# The error of an end that nobody catches is for the log.
+UNHEARD = 3
 
 
 def hold(comm: Communicator) -> None:
@@ -46,14 +50,72 @@ def held() -> list[Communicator]:
     return list(_held.values())
 
 
+# The library's sentences have room for so many bytes of a reason.
+_REASON_BYTES = 160
+
+
+def _fitting(text: str) -> str:
+    """The text, or its beginning and its end."""
+    while len(text.encode()) > _REASON_BYTES:
+        half = (min(len(text), _REASON_BYTES) - 5) // 2 - (len(text.encode()) > len(text))
+        text = f"{text[:half].rstrip()} ... {text[-half:].lstrip()}"
+    return text
+
+
 def reason_of(error: BaseException) -> str:
     """One line for the other ranks."""
+    if isinstance(error, SystemExit) and (error.code is None or isinstance(error.code, int)):
+        return f"its program ended with exit status {error.code or 0}"
     text = " ".join(str(error).split())
-    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+    return _fitting(f"{type(error).__name__}: {text}" if text else type(error).__name__)
+
+
+def status_of(error: SystemExit) -> int:
+    """The exit status of the process that it ends."""
+    return error.code if isinstance(error.code, int) else int(error.code is not None)
+
+
+class _Exit:
+    """Goes with the SystemExit of sys.exit(). If no code of Python runs by then, that ended the program."""
+
+    def __init__(self, reason: str, status: int) -> None:
+        self.reason, self.status = reason, status
+
+    def __del__(self) -> None:
+        global _exit
+        if sys is not None and sys._getframe().f_back is None:
+            _exit = self.reason, self.status
+
+
+_exit: tuple[str, int] | None = None
+
+
+def _sys_exit(status: Any = None, /) -> NoReturn:
+    """Exit the interpreter by raising SystemExit(status)."""
+    error = SystemExit(status)
+    if status_of(error) != 0:
+        error.__dict__["_coll_exit"] = _Exit(reason_of(error), status_of(error))
+    try:
+        raise error
+    finally:
+        del error  # else its traceback holds this frame, which holds it
+
+
+def _quit(self: Any, code: Any = None) -> NoReturn:
+    """exit() and quit(), which close the input."""
+    with contextlib.suppress(Exception):
+        sys.stdin.close()
+    sys.exit(code)
+
+
+# This process has told the others why it ends, and its user reads that in an error: its log has no news.
+_told = False
 
 
 def abort_all(error: BaseException, thread: int | None = None) -> None:
     """Abort the communicators of this process, or those that a thread was the last to use."""
+    global _told
+    _told = _told or thread is None
     for comm in held():
         if thread is None or comm._thread == thread:
             comm._abort(reason_of(error))
@@ -113,9 +175,20 @@ def _unfinished(comm: Communicator) -> bool:
 def _end_of_worker() -> None:
     """Of multiprocessing: its error is on its way when it ends."""
     error = sys.exc_info()[1]
-    if error is not None and not isinstance(error, SystemExit):
+    if isinstance(error, SystemExit) and status_of(error) != 0:  # torch catches the error of a worker, and leaves in its stead
+        cause = error.__context__
+        _abort_exit(reason_of(error if cause is None else cause), status_of(error))
+    elif error is not None and not isinstance(error, SystemExit):
         abort_all(error)
     _close(_IN_WORKER)
+
+
+def _abort_exit(reason: str, status: int) -> None:
+    global _told
+    _told = True
+    _coll.log_flush(True)
+    for comm in held():
+        comm._abort(reason, status)
 
 
 def end() -> None:
@@ -123,12 +196,15 @@ def end() -> None:
     error = getattr(sys, "last_value", None)
     if error is not None and not _interactive() and _ended_program(error):
         abort_all(error)
+    elif _exit is not None:
+        _abort_exit(*_exit)
     _close(_AT_EXIT)
 
 
 def _close(when: int) -> None:
     global _ending
     _ending = True
+    _coll.log_ending()
     for comm in reversed(held()):
         if comm._busy:
             comm._abort("the process ended while a thread was in " + comm._busy)
@@ -138,13 +214,15 @@ def _close(when: int) -> None:
             comm._abort("the process ended before its calls on streams were complete")
         try:
             comm._close(when)
-        except Exception:  # the library has logged it, and nobody is left to catch it
+        except Exception:  # nobody is left to catch it
             pass
+    _log.end(not _told)
     forget()
 
 
 def _in_child() -> None:
     _held.clear()
+    _log._forked()
     _work._forked()
 
 
@@ -160,6 +238,10 @@ def watch_exit_of_worker() -> None:
 _before = sys.excepthook
 _before_in_thread = threading.excepthook
 sys.excepthook = _uncaught
+sys.exit = _sys_exit
+for _name in ("exit", "quit"):
+    if type(getattr(builtins, _name, None)).__name__ == "Quitter":
+        type(getattr(builtins, _name)).__call__ = _quit
 threading.excepthook = _uncaught_in_thread
 atexit.register(end)
 os.register_at_fork(after_in_child=_in_child)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
+import traceback
 from collections import deque
 from typing import Any, Callable, Generator
 
-from . import _coll
+from . import _coll, _log
 
 
 class Work(_coll.Work):
@@ -136,10 +138,7 @@ class _Callbacks:
         try:
             function(work)
         except Exception:
-            import sys
-            import traceback
-            print("coll: a callback of a Work raised", file=sys.stderr)
-            traceback.print_exc()
+            _log.say("coll: a callback of a Work raised\n" + traceback.format_exc().rstrip(), logging.ERROR)
 
 
 _callbacks = _Callbacks()
@@ -147,7 +146,7 @@ _callbacks = _Callbacks()
 
 def sleeping() -> int:
     """Threads of this package that call nothing until there is a work to watch."""
-    return _callbacks.free if not _callbacks.watched and not _callbacks.ready else 0
+    return _log.threads() + (_callbacks.free if not _callbacks.watched and not _callbacks.ready else 0)
 
 
 def _forked() -> None:

@@ -59,7 +59,7 @@ static void finish(struct work *w, coll_status st)
 		coll_py_comm_failure(c);
 		w->error = coll_py_take_exception();
 	} else if (st != COLL_OK) {
-		w->error = coll_py_error(c, st, coll_py_methods[w->request.kind].name);
+		w->error = coll_py_error_kept(c, st, coll_py_methods[w->request.kind].name);
 		if (!w->error)
 			w->error = coll_py_take_exception();
 	} else {
@@ -318,6 +318,7 @@ int coll_py_work_wait(struct work *w, int timeout_ms)
 static PyObject *give_result(struct work *w)
 {
 	if (w->error) {
+		coll_py_log_raised(NULL);
 		PyErr_SetObject((PyObject *)Py_TYPE(w->error), w->error);
 		return NULL;
 	}
@@ -380,6 +381,8 @@ static PyObject *work_exception(PyObject *self, PyObject *const *args, Py_ssize_
 
 	if (!w)
 		return NULL;
+	if (w->error)
+		coll_py_log_raised(NULL);
 	Py_INCREF(error);
 	return error;
 }
@@ -388,6 +391,11 @@ static PyObject *work_exception(PyObject *self, PyObject *const *args, Py_ssize_
 static PyObject *get_done(PyObject *self, void *unused)
 {
 	return PyBool_FromLong(((struct work *)self)->state == WORK_DONE);
+}
+
+static PyObject *get_failed(PyObject *self, void *unused)
+{
+	return PyBool_FromLong(((struct work *)self)->error != NULL);
 }
 
 static PyObject *work_done(PyObject *self, PyObject *unused)
@@ -413,6 +421,7 @@ static PyMethodDef work_methods[] = {
 };
 static PyGetSetDef work_properties[] = {
         {"_is_done", get_done, NULL, NULL, NULL},
+        {"_failed", get_failed, NULL, NULL, NULL},
         {0},
 };
 static PyType_Slot work_slots[] = {

@@ -5,7 +5,8 @@
  * error.c exceptions; comm.c the life of communicators; request.c one call from its arguments to its end, with counts.c
  * and start.c; calls.c the methods; async.c Work; ended.c works whose end is told; stream.c streams, events; group.c
  * groups; operation.c persistent operations; op.c operations in Python; device.c streams of devices, and the order of
- * calls with their memory; cuda_array.c __cuda_array_interface__ of others; device_array.c the class DeviceArray.
+ * calls with their memory; cuda_array.c __cuda_array_interface__ of others; device_array.c the class DeviceArray; log.c
+ * log lines.
  *
  * Invariants. All structs below are touched with the GIL held; calls of the library that may wait run without it. In a
  * free-threaded Python, which has no limited API, a lock of this module stands for the GIL: methods and destructors
@@ -442,6 +443,7 @@ enum hook {
 	HOOK_UNSUPPORTED,
 	HOOK_LIKE,
 	HOOK_DESCRIBE,
+	HOOK_ADVICE,
 	HOOK_WORK,
 	HOOK_MESSAGE,
 	HOOK_COUNT
@@ -458,6 +460,21 @@ PyObject *coll_py_error(struct comm *c, coll_status st, const char *name);
 PyObject *coll_py_error_text(coll_status st, const char *name, const char *text);
 /* Take the exception that is set. */
 PyObject *coll_py_take_exception(void);
+
+/* The same for somebody who may never look at it: its line of the log waits on. */
+PyObject *coll_py_error_kept(struct comm *c, coll_status st, const char *name);
+
+/* ---- Log lines ---------------------------------------------------------- */
+
+/* coll_config.log. */
+void coll_py_log(void *arg, int level, const char *line);
+/* The program has this error (NULL: one of a Work): no line on stderr is to repeat it. */
+void coll_py_log_raised(const char *message);
+void coll_py_log_forked(void);
+PyObject *coll_py_log_attach(PyObject *module, PyObject *on);
+PyObject *coll_py_log_wait(PyObject *module, PyObject *wait);
+PyObject *coll_py_log_flush(PyObject *module, PyObject *written);
+PyObject *coll_py_log_ending(PyObject *module, PyObject *unused);
 
 /* For coll_config.interrupt: a signal handler that raises ends the wait. */
 int coll_py_interrupt(void *arg);

@@ -230,7 +230,7 @@ static int id_of(PyObject *object, coll_unique_id *id)
 	return 0;
 }
 
-/* _open(rank, size, id, exchange, settings) */
+/* _open(rank, size, id, exchange, settings, log): log: lines of the log come to log.c, and not to a file */
 PyObject *coll_py_comm_open(PyObject *self, PyObject *args)
 {
 	struct comm *c = (struct comm *)self;
@@ -241,8 +241,10 @@ PyObject *coll_py_comm_open(PyObject *self, PyObject *args)
 	const char **settings;
 	coll_unique_id plain;
 	coll_status st;
+	int log;
 
-	if (!PyArg_ParseTuple(args, "iiOOO!", &cfg.rank, &cfg.size, &id, &exchange.function, &PyList_Type, &list))
+	if (!PyArg_ParseTuple(args, "iiOOO!p", &cfg.rank, &cfg.size, &id, &exchange.function, &PyList_Type, &list,
+	                      &log))
 		return NULL;
 	if (c->handle)
 		return coll_py_raise_argument("the communicator is open");
@@ -259,6 +261,7 @@ PyObject *coll_py_comm_open(PyObject *self, PyObject *args)
 	cfg.exchange = exchange.function == Py_None ? NULL : call_exchange;
 	cfg.exchange_arg = &exchange;
 	cfg.interrupt = coll_py_interrupt;
+	cfg.log = log ? coll_py_log : NULL;
 	WITHOUT_GIL(st = coll_comm_create(&handle, &cfg));
 	free((void *)settings);
 	Py_XDECREF(keep);
@@ -277,7 +280,7 @@ PyObject *coll_py_comm_open(PyObject *self, PyObject *args)
 	Py_RETURN_NONE;
 }
 
-/* open_all(class, n, settings): n ranks of one process */
+/* open_all(class, n, settings, log): n ranks of one process */
 PyObject *coll_py_comm_open_all(PyObject *module, PyObject *args)
 {
 	coll_config cfg = COLL_CONFIG_INIT;
@@ -285,9 +288,9 @@ PyObject *coll_py_comm_open_all(PyObject *module, PyObject *args)
 	const char **settings;
 	coll_comm **handles;
 	coll_status st;
-	int n;
+	int n, log;
 
-	if (!PyArg_ParseTuple(args, "O!iO!", &PyType_Type, &class, &n, &PyList_Type, &list))
+	if (!PyArg_ParseTuple(args, "O!iO!p", &PyType_Type, &class, &n, &PyList_Type, &list, &log))
 		return NULL;
 	if (!PyType_IsSubtype((PyTypeObject *)class, coll_py_comm_type))
 		return PyErr_Format(PyExc_TypeError, "%R is no class of communicators", class);
@@ -297,6 +300,7 @@ PyObject *coll_py_comm_open_all(PyObject *module, PyObject *args)
 	handles = settings ? calloc((size_t)n, sizeof(*handles)) : NULL;
 	cfg.settings = settings;
 	cfg.interrupt = coll_py_interrupt;
+	cfg.log = log ? coll_py_log : NULL;
 	st = handles ? COLL_OK : COLL_ERR_MEMORY;
 	if (handles) {
 		WITHOUT_GIL(st = coll_comm_create_all(handles, n, &cfg));
@@ -444,14 +448,14 @@ static bool leave_to_end(struct comm *c)
 /* _close(when) */
 PyObject *coll_py_comm_close(PyObject *self, PyObject *when)
 {
-	enum { ASKED, AT_EXIT, IN_WORKER };
+	enum { ASKED, AT_EXIT, IN_WORKER, UNHEARD }; /* but for the first, nobody gets its error: the log has it */
 	struct comm *c = (struct comm *)self;
 	const long how = PyLong_AsLong(when);
 	coll_status st = COLL_OK;
 
 	if (how == -1 && PyErr_Occurred())
 		return NULL;
-	if (!c->handle || c->generation != coll_py_generation || (c->closed && how == ASKED))
+	if (!c->handle || c->generation != coll_py_generation || (c->closed && (how == ASKED || how == UNHEARD)))
 		Py_RETURN_NONE;
 	if (coll_py_group_open())
 		return coll_py_raise_argument("close: a group is open");
@@ -459,7 +463,7 @@ PyObject *coll_py_comm_close(PyObject *self, PyObject *when)
 		return NULL;
 	c->closed = true;
 	coll_py_receives_cancel(c, false);
-	if (c->blocks && how == ASKED) {
+	if (c->blocks && (how == ASKED || how == UNHEARD)) {
 		coll_py_comm_leave(c);
 		Py_RETURN_NONE;
 	}
@@ -469,7 +473,7 @@ PyObject *coll_py_comm_close(PyObject *self, PyObject *when)
 	Py_CLEAR(c->ops);
 	if (coll_py_interrupted() != 0)
 		return NULL;
-	if (st != COLL_OK)
+	if (st != COLL_OK && how == ASKED)
 		return coll_py_raise(NULL, st, "close");
 	Py_RETURN_NONE;
 }

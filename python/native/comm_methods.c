@@ -457,7 +457,7 @@ static PyGetSetDef properties[] = {
         {"closed", get_closed, NULL, NULL, NULL},
         {"device", get_device_guarded, NULL, NULL, NULL},
         {"last_way", get_last_way_guarded, NULL, NULL, NULL},
-        {"stats", get_stats_guarded, NULL, NULL, NULL},
+        {"_stats", get_stats_guarded, NULL, NULL, NULL},
         {"last_error", get_last_error_guarded, NULL, NULL, NULL},
         {"handle", get_handle, NULL, NULL, NULL},
         {"_held", get_held, NULL, NULL, NULL},

@@ -90,7 +90,7 @@ PyObject *coll_py_error_text(coll_status st, const char *name, const char *text)
 	return NULL;
 }
 
-PyObject *coll_py_error(struct comm *c, coll_status st, const char *name)
+PyObject *coll_py_error_kept(struct comm *c, coll_status st, const char *name)
 {
 	const coll_error *e = coll_last_error(c && c->generation == coll_py_generation ? c->handle : NULL);
 	PyObject *late, *error;
@@ -108,6 +108,15 @@ PyObject *coll_py_error(struct comm *c, coll_status st, const char *name)
 	                              e->message ? e->message : "", late, e->exit_status);
 	Py_DECREF(late);
 	return error;
+}
+
+PyObject *coll_py_error(struct comm *c, coll_status st, const char *name)
+{
+	const coll_error *e = coll_last_error(c && c->generation == coll_py_generation ? c->handle : NULL);
+
+	if (e && e->status == st && e->message)
+		coll_py_log_raised(e->message);
+	return coll_py_error_kept(c, st, name);
 }
 
 PyObject *coll_py_raise(struct comm *c, coll_status st, const char *name)

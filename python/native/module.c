@@ -16,6 +16,7 @@ static void forked(void)
 {
 	coll_py_generation++;
 	coll_py_ended_reset();
+	coll_py_log_forked();
 }
 
 PyTypeObject *coll_py_type(PyObject *module, PyType_Spec *spec, PyTypeObject *base)
@@ -52,7 +53,7 @@ void coll_py_free(PyObject *object)
 	Py_DECREF((PyObject *)type);
 }
 
-/* setup(error, argument, unsupported, like, describe, work, message) */
+/* setup(error, argument, unsupported, like, describe, advice, work, message) */
 static PyObject *setup(PyObject *module, PyObject *const *args, Py_ssize_t nargs)
 {
 	if (nargs != HOOK_COUNT)
@@ -116,6 +117,26 @@ static PyObject *reap(PyObject *module, PyObject *unused)
 	Py_RETURN_NONE;
 }
 
+/* outcome(work, future): the value of a Work of torch, or its error, without a line of Python: those would stand below
+ * its sentence where C++ prints it. */
+static PyObject *outcome(PyObject *module, PyObject *const *args, Py_ssize_t nargs)
+{
+	PyObject *failure = nargs > 0 ? PyObject_GetAttrString(args[0], "_failure") : NULL;
+
+	if (failure == Py_None) {
+		Py_DECREF(failure);
+		return PyObject_GetAttrString(args[0], "_value");
+	}
+	if (failure) {
+		PyException_SetTraceback(failure, Py_None);
+		PyErr_SetObject((PyObject *)Py_TYPE(failure), failure);
+		Py_DECREF(failure);
+	} else if (!PyErr_Occurred()) {
+		PyErr_SetString(PyExc_TypeError, "outcome: no Work");
+	}
+	return NULL;
+}
+
 GUARD_ONE(coll_py_stream_new)
 GUARD_ONE(coll_py_comm_open_all)
 GUARD_ONE(coll_py_group_end)
@@ -139,6 +160,11 @@ static PyMethodDef methods[] = {
         {"group_end", coll_py_group_end_guarded, METH_O, NULL},
         {"thread", thread, METH_NOARGS, NULL},
         {"reap", reap_guarded, METH_NOARGS, NULL},
+        {"log_attach", coll_py_log_attach, METH_O, NULL},
+        {"log_wait", coll_py_log_wait, METH_O, NULL},
+        {"log_flush", coll_py_log_flush, METH_O, NULL},
+        {"log_ending", coll_py_log_ending, METH_NOARGS, NULL},
+        FAST("outcome", outcome),
         {0},
 };
 

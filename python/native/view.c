@@ -472,13 +472,12 @@ static int from_table(struct view *v, PyObject *object, const char *what, const 
 
 static void refuse_object(PyObject *object, const char *what)
 {
-	const bool numbers = PyFloat_Check(object) || PyLong_Check(object) || PyComplex_Check(object) ||
-	                     PyList_Check(object) || PyTuple_Check(object) ||
-	                     PyObject_HasAttrString(object, "__array__");
+	PyObject *advice = PyObject_CallFunctionObjArgs(coll_py_hooks[HOOK_ADVICE], object, NULL);
 
-	coll_py_raise_argument(
-	        "%s is no array: %R has neither DLPack nor a buffer%s", what, (PyObject *)Py_TYPE(object),
-	        numbers ? ": pass numpy.asarray() of it" : " (for other objects: send_object, broadcast_object ...)");
+	if (advice)
+		coll_py_raise_argument("%s is no array: %R has neither DLPack nor a buffer%S", what,
+		                       (PyObject *)Py_TYPE(object), advice);
+	Py_XDECREF(advice);
 }
 
 static int fill(struct view *v, PyObject *object, const char *what, bool kept, intptr_t reader)

@@ -134,6 +134,19 @@ class Masked(bytearray):
         return bytes(self)
 
 
+class Column:
+    """As a column of pandas: no buffer, and perhaps values that are missing."""
+
+    def __init__(self, *missing):
+        self.missing = missing
+
+    def isna(self):
+        return memoryview(bytes(self.missing))
+
+    def to_numpy(self):
+        return None
+
+
 def test_help(comm):
     """What is written in C has docstrings, and signatures with the names of its arguments."""
     for kind in (coll.Communicator, coll.Work, coll.Stream, coll.Event, coll.Op, coll.Operation, coll.Receive, coll.Buffer, coll.DeviceArray):
@@ -166,6 +179,8 @@ def test_arguments(comm):
     raises(coll.ArgumentError, comm.all_reduce, 3.0, says="pass numpy.asarray() of it")
     raises(coll.ArgumentError, comm.all_reduce, [1.0, 2.0], says="pass numpy.asarray() of it")
     raises(coll.ArgumentError, comm.all_reduce, {1: 2}, says="send_object")
+    raises(coll.ArgumentError, comm.all_reduce, Column(), says="pass x.to_numpy()")
+    raises(coll.ArgumentError, comm.all_reduce, Column(0, 1), says="has missing values")
     raises(coll.ArgumentError, comm.all_reduce, Masked(8), says="x is masked (<class ")
     raises(coll.ArgumentError, comm.all_reduce, x, out=Masked(12), says="out is masked")
     raises(coll.ArgumentError, comm.all_reduce, None, says="x is None")
@@ -610,7 +625,7 @@ def test_queries(comm):
     check(comm.last_way is None or isinstance(comm.last_way, str))
     before = sum(row["calls"] for row in comm.stats)
     comm.all_reduce(floats(1, 2))
-    rows = comm.stats
+    rows = comm.stats()
     equal(sum(row["calls"] for row in rows), before + 1)
     check(all(row["bytes"] >= 0 and row["waited_s"] >= 0 and row["transport"] and row["way"] for row in rows))
     check("rank" in repr(comm))

@@ -175,6 +175,47 @@ def killed():
     check(out.count("dead 2 peer True True") == 2, out, err)
 
 
+def survivors():
+    """A death does not take the living with it: their messages go on, a group of them has all calls; the dead one is named, always."""
+    code, out, err = run("c = coll.init()\nc.barrier()\nif c.rank == 1: os.kill(os.getpid(), signal.SIGKILL)\n"
+                         "def told(f):\n  try: f()\n  except coll.PeerDead as e: print('told', e.rank, e.lost)\n  else: print('NOT told')\n"
+                         "told(c.barrier)\ntold(lambda: c.send(x, 1, tag=1))\ntold(lambda: c.irecv(x, 1).wait())\ntold(lambda: c.recv(x, 1))\n"
+                         "told(lambda: c.irecv(x).wait())\n"  # from any source: once
+                         "r = [c.irecv(x, coll.ANY, 3)]\ng = c.group([r for r in range(4) if r != 1])\nprint('group', g.all_reduce(x, stream=None).tolist())\n"
+                         "y = array.array('f', [c.rank])\ns = c.stream()\n"
+                         "to, of = {0: (2, 3), 2: (3, 0), 3: (0, 2)}[c.rank]\n"
+                         "w = c.send(y, to, tag=5, stream=s)\nz = array.array('f', [9])\nc.recv(z, of, tag=5)\nw.wait()\nprint('got', z[0] == of)\n"
+                         "r[0].cancel()\ntold(c.barrier)\ng.close()\nc.close()\nprint('end')", ranks=4)
+    for r in (0, 2, 3):
+        check(out.count(f"[{r}] told 1 peer") == 6 and f"[{r}] group [3.0, 6.0]" in out and f"[{r}] got True" in out and f"[{r}] end" in out, r, out, err)
+    check("NOT" not in out, out, err)
+
+
+def logged():
+    """An error that is raised is no line on stderr; one that nobody looks at is. With log_to() nothing goes to stderr."""
+    kill = "c = coll.init()\nc.barrier()\nif c.rank == 1: os.kill(os.getpid(), signal.SIGKILL)\n"
+    code, out, err = run(kill + "try: c.barrier()\nexcept coll.PeerDead as e: print('caught')\ntime.sleep(3)")
+    check("[0] caught" in out and "[0]" not in err, out, err)
+    code, out, err = run(kill + "c.barrier(stream=c.stream())\ntime.sleep(.5)\nprint('over')")
+    check("[0] over" in out and len(re.findall(r"\[0\] coll\[0/2\] error: .*COLL-2101", err)) == 1, out, err)
+    code, out, err = run("import logging\nlines = []\nclass Handler(logging.Handler):\n"
+                         "  def emit(self, r): lines.append(f'{r.levelname} {r.getMessage()}')\n"
+                         "logger = logging.Logger('mine')\nlogger.addHandler(Handler())\ncoll.log_to(logger)\n" + kill +
+                         "c.barrier(stream=c.stream())\nwhile not any('COLL-2101' in line for line in lines): time.sleep(.01)\n"
+                         "print(threading.active_count(), [line for line in lines if 'COLL-2101' in line][0])")
+    check(re.search(r"\[0\] \d ERROR coll\[0/2\]: .*rank 1 on host", out) and "[0]" not in err, out, err)
+
+
+def leaves():
+    """sys.exit() is told with its status, if it ended the program; nothing is when it was caught."""
+    for call, told in (("sys.exit(3)", "with exit status 3: its program ended with exit status 3"), ("exit(1)", "its program ended with exit status 1"),
+                       ("sys.exit('loss is nan')", "with exit status 1: SystemExit: loss is nan"),
+                       ("sys.exit(0)", "left: it closed its communicator, or its program ended"), ("pass", "left: it closed its communicator, or its program ended"),
+                       ("\n  try: sys.exit(5)\n  except SystemExit: pass", "left: it closed its communicator, or its program ended")):
+        code, out, err = run(f"c = coll.init()\nc.barrier()\nif c.rank == 1: {call}\nelse:\n  try: c.all_reduce(x)\n  except coll.CollError as e: print(e, e.exit_status)")
+        check(re.search(rf"\[0\] .*{told}", out) and "coll[" not in err, call, out, err)
+
+
 def late():
     """A time limit of a job in its settings; the error is a TimeoutError and says who."""
     code, out, err = run("c = coll.init(arrival_timeout_ms=500)\nc.barrier()\nif c.rank == 0:\n"
@@ -320,7 +361,7 @@ def names_itself():
 
 CASES = [exception, exception_in_with, exception_in_thread, exception_in_other_thread, exception_handled,
          exception_in_hook_of_others, exits, exit_with_receive, exit_with_work, forks, workers,
-         killed, late, receive_late, receive_silent, mismatch, function_raises, aborted, interrupted, receive_dropped, interrupted_creation, groups_are_cheap, memory_outlives, interactive, names_itself]
+         killed, survivors, logged, leaves, late, receive_late, receive_silent, mismatch, function_raises, aborted, interrupted, receive_dropped, interrupted_creation, groups_are_cheap, memory_outlives, interactive, names_itself]
 
 
 forked.top(lambda: forked.cases(CASES, sys.argv[2:]))

@@ -13,7 +13,7 @@ PACKAGE = f"{ROOT}/python/coll"
 WIDTH = 118
 # The classes whose methods are written in C, and the stub's name of each.
 IN_C = {"Communicator": "Comm", "Work": "Work"}
-FUNCTIONS = {"Start and end": ["init", "init_all", "unique_id"], "Calls together": ["group", "progress"], "Memory": ["raw"],
+FUNCTIONS = {"Start and end": ["init", "init_all", "unique_id"], "Calls together": ["group", "progress"], "Log": ["log_to"], "Memory": ["raw"],
              "This installation": ["settings", "get_library", "get_include", "get_program"]}
 CLASSES = ["Communicator", "Work", "Stream", "Event", "Receive", "Message", "Envelope", "Operation", "Op", "Buffer", "DeviceArray", "UniqueId"]
 VALUES = ["ANY", "version"]

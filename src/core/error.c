@@ -233,7 +233,7 @@ bool coll_comm_abort_locally(struct coll_comm *comm, int exit_status, const char
 	note.comm = comm->id;
 	if (exit_status)
 		snprintf(with, sizeof(with), " with exit status %d", exit_status);
-	snprintf(comm->abort_text, sizeof(comm->abort_text), "[COLL-3301] %s aborted the communicator%s: %.140s",
+	snprintf(comm->abort_text, sizeof(comm->abort_text), "[COLL-3301] %s aborted the communicator%s: %s",
 	         coll_comm_name(comm, comm->rank).text, with, reason ? reason : "no reason given");
 	atomic_store_explicit(&comm->exit_status, exit_status, memory_order_relaxed);
 	snprintf(note.text, sizeof(note.text), "%s", comm->abort_text);

@@ -273,13 +273,20 @@ bool coll_mismatch_answer(void *ctx, int process, const struct coll_mismatch_msg
 void coll_mismatch_text(const struct coll_comm *comm, const struct coll_record *mine, int peer,
                         const struct coll_record *theirs, char *text, size_t len_bytes)
 {
+	const bool left = theirs->kind == COLL_RECORD_DESTROY, leaves = mine->kind == COLL_RECORD_DESTROY;
 	char mine_text[100], their_text[100];
 
 	coll_record_describe(mine, mine_text, sizeof(mine_text));
 	coll_record_describe(theirs, their_text, sizeof(their_text));
-	snprintf(text, len_bytes, "[COLL-3101] calls differ: %s calls %s, %s calls %s%s",
-	         coll_comm_name(comm, comm->rank).text, mine_text, coll_comm_name(comm, peer).text, their_text,
-	         strcmp(mine_text, their_text) == 0 ? " with different block lengths" : "");
+	if (left != leaves)
+		snprintf(text, len_bytes,
+		         "[COLL-3101] calls differ: %s calls %s, %s has left: it destroyed its communicator",
+		         coll_comm_name(comm, left ? comm->rank : peer).text, left ? mine_text : their_text,
+		         coll_comm_name(comm, left ? peer : comm->rank).text);
+	else
+		snprintf(text, len_bytes, "[COLL-3101] calls differ: %s calls %s, %s calls %s%s",
+		         coll_comm_name(comm, comm->rank).text, mine_text, coll_comm_name(comm, peer).text, their_text,
+		         strcmp(mine_text, their_text) == 0 ? " with different block lengths" : "");
 }
 
 /* Both make the same call, number q->pair counts, but for the lengths of their blocks. */
