@@ -90,7 +90,7 @@ def ours_read_by_them(folder):
     for vocab in ("char", "byte"):
         out = os.path.join(folder, "run" + vocab)
         p = subprocess.run([COLLRUN, "-n", "2", "--no-prefix", PROGRAM, "--data", path, "--layers", "2", "--width", "32", "--heads", "2", "--context", "32", "--batch", "12",
-                            "--steps", "60", "--val-windows", "0", "--vocab", vocab, "--vocab-size", "300", "--no-sample", "--out", out],
+                            "--steps", "60", "--val-windows", "0", "--vocab", vocab, "--no-sample", "--out", out],
                            env=dict(os.environ, OPENBLAS_NUM_THREADS="1"), stdin=subprocess.DEVNULL, capture_output=True, timeout=300, check=False)
         model = AutoModelForCausalLM.from_pretrained(os.path.join(out, "model")).eval()
         tokenizer = AutoTokenizer.from_pretrained(os.path.join(out, "model"))
