@@ -374,8 +374,10 @@ def init(rank: int | None = None, size: int | None = None, *, id: bytes | None =
 def init_all(n: int, *, device: Any = None, **settings: Any) -> list[Communicator]:
     """n ranks in this process, for n threads. device: as for init(), or a sequence with the number of each rank's device."""
     lines = _lines(_device(device, settings))
-    comms: list[Communicator] = _coll.open_all(Communicator, n, lines, _log.wanted(lines))
-    _secret.forget()
+    try:
+        comms: list[Communicator] = _coll.open_all(Communicator, n, lines, _log.wanted(lines))
+    finally:
+        _secret.forget()
     for comm in comms:
         _life.hold(comm)
     return comms
@@ -383,7 +385,10 @@ def init_all(n: int, *, device: Any = None, **settings: Any) -> list[Communicato
 
 def unique_id() -> UniqueId:
     """An id for init(). This process hosts the meeting until all ranks have come, whatever its rank; it need not be one."""
-    return UniqueId(_coll.unique_id())
+    try:
+        return UniqueId(_coll.unique_id())
+    finally:
+        _secret.forget()
 
 
 def progress() -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import secrets
@@ -9,19 +10,36 @@ from typing import Any
 
 # From the store, for all communicators that this process makes.
 _key: str | None = None
+# The library keeps a COLL_JOB_KEY of this process, which is no more in the environment.
+_kept = False
 
 
 def forget() -> None:
     """The library has read COLL_JOB_KEY and keeps it: Python's copy of the environment is passed to children and written to logs."""
+    global _kept
     if os.environ.get("COLL_JOB_KEY"):
+        _kept = True
         os.environ["COLL_JOB_KEY"] = ""  # in its place: another thread may be reading the variables
+
+
+def _given(settings: dict[str, Any]) -> dict[str, str]:
+    """What the library reads: its file of settings, then the environment, then what the caller says."""
+    given = {}
+    with contextlib.suppress(OSError), open(os.environ.get("COLL_CONFIG_FILE", ""), encoding="utf-8", errors="replace") as lines:
+        for line in lines:
+            name, _, value = line.partition("=")
+            given[name.strip()] = value.strip()
+    said = {f"COLL_{name.upper()}": str(int(value)) if isinstance(value, bool) else str(value) for name, value in settings.items()}
+    return {**given, **os.environ, **said}
 
 
 def _has_another(settings: dict[str, Any]) -> bool:
     """In the order of the library. What is wrong with a source is for the library to say."""
-    names = ("job_key", "key_fd", "key_file", "insecure")
-    folders = os.environ.get("XDG_CONFIG_HOME", ""), os.path.join(os.environ.get("HOME", ""), ".config")
-    return any(name in settings or os.environ.get("COLL_" + name.upper()) for name in names) or \
+    none = {"COLL_JOB_KEY": (), "COLL_KEY_FD": ("-1",), "COLL_KEY_FILE": (), "COLL_INSECURE": ("0", "off", "no", "false")}
+    given = _given(settings)
+    folders = given.get("XDG_CONFIG_HOME", ""), os.path.join(given.get("HOME", ""), ".config")
+    return _kept or bool(os.environ.get("COLL_JOB_KEY")) or \
+        any(given.get(name) and given[name].lower() not in off for name, off in none.items()) or \
         any(os.path.exists(os.path.join(folder, "coll", "key")) for folder in folders if folder.startswith("/"))
 
 

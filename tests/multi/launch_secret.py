@@ -5,11 +5,13 @@ two network namespaces; and a secret is not in what the system shows of the proc
 usage: launch_secret.py BUILD-DIRECTORY MUNGE-STUB"""
 import os
 import re
+import resource
 import shutil
 import signal
 import subprocess
 import sys
 import tempfile
+import time
 
 from job import Job, Report, sanitized, until
 from wires import wires_or_none
@@ -43,6 +45,12 @@ with coll.init() as comm:
     assert not os.environ.get("COLL_JOB_KEY")
     print("objects", comm.all_gather_object(("of", comm.rank)))
 """
+# The key of the launch is good for all communicators, whatever made the first one.
+AGAIN = """
+import coll, os
+coll.unique_id()
+assert os.environ["COLL_JOB_KEY"] == ""
+""" + 2 * OBJECTS
 
 
 class Case:
@@ -130,6 +138,65 @@ def by_munge(report, wires, where):
     report.case("munge: another job of the user", [] if c.status == [1, 1] and "another job of this user" in c.out[1] else [c.all])
     c = Case(wires, {**short, **here}, [{"XDG_CONFIG_HOME": where}, {}])
     report.case("munge: rank 0 has a key file", [] if c.status == [1, 1] and "has another secret than munge" in c.out[1] else [c.all])
+    report.case("munge: rank 0 has no free descriptor", without_descriptors(wires, {**SRUN, **here}))
+
+
+def naps(pid):
+    """How often each thread has gone to sleep of its own accord; None: it sleeps now."""
+    found = {}
+    for task in os.listdir(f"/proc/{pid}/task"):
+        with open(f"/proc/{pid}/task/{task}/status") as f:
+            text = f.read()
+        found[task] = None if re.search(r"State:\s+S", text) else int(re.search(r"^voluntary_ctxt_switches:\s+(\d+)", text, re.M)[1])
+    return found
+
+
+# Connects to the ports until one hands out a credential.
+CONNECT = """
+import socket, sys
+for port in sys.argv[2:]:
+    s = socket.create_connection((sys.argv[1], int(port)))
+    print("connected", flush=True)
+    s.settimeout(5)
+    try:
+        if s.recv(5) == b"STUB:":
+            print(port)
+    except TimeoutError:
+        pass
+"""
+
+
+def without_descriptors(wires, env):
+    """Who waits to be accepted keeps no thread of rank 0 running."""
+    env = {**PLAIN, "HOME": "/nowhere", "COLL_CREATE_TIMEOUT_MS": "100000",
+           **{k: v.replace("{root}", wires.address(0, 0)).replace("{r}", "0").replace("{port}", "9") for k, v in env.items()}}
+    rank = subprocess.Popen(wires.inside(0) + [f"{BUILD}/tools/coll-info", "--brief"], env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+
+    def handed_out():
+        ports = []
+        for table in "tcp", "tcp6":
+            with open(f"/proc/{rank.pid}/net/{table}") as f:
+                ports += [int(line.split()[1].split(":")[1], 16) for line in f.readlines()[1:] if line.split()[3] == "0A"]
+        done = subprocess.run(wires.inside(1) + [sys.executable, "-c", CONNECT, wires.address(0, 0), *map(str, ports)], capture_output=True, text=True)
+        return [word for word in done.stdout.split() if word.isdigit()]
+
+    try:
+        ports = until(lambda: handed_out() or rank.poll() is not None, 60)
+        if rank.poll() is not None or not ports:
+            return [f"nothing is handed out: {rank.communicate()[0] if rank.poll() is not None else ports}"]
+        used = {int(fd) for fd in os.listdir(f"/proc/{rank.pid}/fd")}
+        limit = min(set(range(max(used) + 2)) - used)
+        resource.prlimit(rank.pid, resource.RLIMIT_NOFILE, (limit, limit))
+        with subprocess.Popen(wires.inside(1) + [sys.executable, "-c", CONNECT, wires.address(0, 0), *ports], stdout=subprocess.PIPE, text=True) as stranger:
+            stranger.stdout.readline()
+            time.sleep(0.1)
+            before = naps(rank.pid)
+            rests = until(lambda: all(n is None or n > (before.get(t) or 0) + 3 for t, n in naps(rank.pid).items()), 10)
+            got = stranger.stdout.read()
+        return ([f"it was served: {got}"] if got else []) + ([] if rests else [f"a thread runs on: {before} {naps(rank.pid)}"])
+    finally:
+        rank.kill()
+        rank.wait()
 
 
 def by_python(report, wires, where):
@@ -144,6 +211,15 @@ def by_python(report, wires, where):
         said = [c.out[r].count("as closed as MASTER_PORT") for r in range(2)]
         good = c.status == [ends, ends] and (said == [0, 0] and c.all.count(REFUSED) == 4 if ends else
                                              said == [1, 0] and REFUSED not in c.all and c.all.count("objects [('of', 0), ('of', 1)]") == 2)
+        report.case("Python: " + name, [] if good else [f"{c.status} {c.all[:1500]}"])
+    key_file(where, "settings", f"COLL_KEY_FILE = {where}/a-key".encode())
+    for name, more, program, uses_store in (("torchrun, COLL_JOB_KEY twice", {"COLL_JOB_KEY": DIGITS}, AGAIN, 0),
+                                            ("torchrun, a key file in a file of settings", {"COLL_CONFIG_FILE": f"{where}/settings"}, OBJECTS, 0),
+                                            ("torchrun's store, COLL_INSECURE=0", {"COLL_INSECURE": "0"}, OBJECTS, 1),
+                                            ("torchrun's store, insecure=False", {}, OBJECTS.replace("init()", "init(insecure=False)"), 1)):
+        c = Case(wires, {**TORCHRUN, **here, **more}, command=[sys.executable, "-c", program])
+        good = c.status == [0, 0] and c.all.count("objects [('of', 0), ('of', 1)]") == 2 * program.count("objects") and \
+            c.all.count("as closed as MASTER_PORT") == uses_store
         report.case("Python: " + name, [] if good else [f"{c.status} {c.all[:1500]}"])
     c = Case(wires, {**HAND, **here, "COLL_JOB_KEY": DIGITS}, command=python)
     report.case("Python: the key is not in os.environ", [] if c.status == [0, 0] else [c.all[:1500]])
