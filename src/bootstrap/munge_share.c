@@ -49,8 +49,10 @@ static void hand_over(const struct service *s, int listener)
 {
 	const int fd = COLL_FD(accept4(listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC));
 
-	if (fd < 0)
+	if (fd < 0) { /* no descriptor is free: whoever came waits in the queue */
+		poll(NULL, 0, COLL_DELAY_RENDEZVOUS_LISTEN_AGAIN_MS);
 		return;
+	}
 	/* It fits in the empty buffer of a socket. */
 	send(fd, s->credential, strlen(s->credential), MSG_NOSIGNAL);
 	coll_fd_close(fd);
