@@ -38,7 +38,7 @@ static int open_own(const char *path)
 	struct stat st;
 
 	if (fd < 0 || (fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && coll_user_of(st.st_uid) == COLL_USER_OWN &&
-	               (st.st_mode & 077) == 0))
+	               (st.st_mode & 077) == 0 && st.st_nlink == 1))
 		return fd;
 	coll_fd_close(fd);
 	return -1;

@@ -126,6 +126,10 @@ TABLE_TEST(files_that_others_may_write_do_not_count)
 	CHECK(symlink(real, path) == 0);
 	a = enter(1);
 	CHECK(a.fd < 0);
+	unlink(path);
+	CHECK(link(real, path) == 0); /* another user may give a file of ours a second name */
+	a = enter(1);
+	CHECK(a.fd < 0);
 	unlink(real);
 	if (geteuid() != 0)
 		return;
