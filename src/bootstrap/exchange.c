@@ -101,7 +101,7 @@ static bool own_job_at_port(const char *host, uint16_t port, const struct coll_i
 
 /* The first port that can be had. Where others will be tried, a taken one may be
  * held by a second process of this job that claims rank 0: the ranks would be torn
- * between the two. */
+ * between the two. Another user's process is none, and would keep rank 0 waiting. */
 static bool open_one(const struct coll_identity *id, const struct coll_ips *at, struct coll_rendezvous_point *m,
                      bool *twice)
 {
@@ -113,7 +113,8 @@ static bool open_one(const struct coll_identity *id, const struct coll_ips *at, 
 		}
 		if (errno != EADDRINUSE)
 			return false;
-		if (m->port_count > 1 && own_job_at_port(id->root_host, m->ports[i], at, m->key)) {
+		if (m->port_count > 1 && coll_port_may_be_own(m->ports[i]) &&
+		    own_job_at_port(id->root_host, m->ports[i], at, m->key)) {
 			*twice = true;
 			errno = EADDRINUSE;
 			return false;

@@ -176,6 +176,59 @@ TEST(exchange, rank_zero_twice)
 	two_processes_of_rank_zero(over_derived_ports);
 }
 
+/* Another user holds the first port that the job derives, and says nothing to who connects. How often rank 0 does,
+ * which comes alone. */
+static int connections_to_a_holder(struct job *j)
+{
+	const uint64_t seed = j->id.port_seed;
+	uint16_t ports[COLL_RENDEZVOUS_PORTS], first, last, real;
+	struct coll_address a;
+	int told[2], fd, seen = 0;
+	pid_t holder;
+	char ready;
+
+	CHECK(coll_port_range(&j->settings, &first, &last, NULL) == COLL_OK && pipe(told) == 0);
+	coll_rendezvous_ports(seed, 0, first, last, ports);
+	holder = fork();
+	if (holder == 0) {
+		if (setuid(65534) != 0)
+			_exit(1);
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		coll_address_numeric(&a, j->id.root_host, ports[0]);
+		fd = coll_listen_tcp(&a, ports[0], &real);
+		ready = fd >= 0;
+		while (write(told[1], &ready, 1) == 1 && ready && poll(&(struct pollfd){fd, POLLIN, 0}, 1, -1) == 1)
+			accept(fd, NULL, NULL);
+		_exit(0);
+	}
+	close(told[1]);
+	CHECK(read(told[0], &ready, 1) == 1 && ready);
+	job_start(j, 0);
+	job_wait(j);
+	kill(holder, SIGKILL);
+	waitpid(holder, NULL, 0);
+	while (read(told[0], &ready, 1) == 1)
+		seen++;
+	close(told[0]);
+	return seen;
+}
+
+TEST(exchange, rank_zero_asks_no_other_user_who_holds_its_port)
+{
+	struct job j;
+	int seen;
+
+	if (geteuid() != 0)
+		SKIP("another user is needed");
+	job_init(&j, 2, gather_200);
+	over_derived_ports(&j);
+	j.settings.create_timeout_ms = 1000;
+	seen = connections_to_a_holder(&j);
+	CHECK(strstr(j.result[0].message, "rank 1 of 2 did not connect"), "%s", j.result[0].message);
+	CHECK(seen == 0, "%d connections", seen);
+	job_free(&j);
+}
+
 /* The first address of this host that others can reach; interface "": there is none. */
 static struct coll_ip outer_address(void)
 {
