@@ -348,14 +348,16 @@ static int prepare_buffers(struct job *j, const struct gpt_shape *shape)
 	                              .hooks = {j, job_need, job_ready, job_lookup}};
 
 	j->inputs = malloc(pass_tokens * sizeof(*j->inputs));
+	j->of_ranks = calloc((size_t)j->size, sizeof(*j->of_ranks));
 	j->targets = malloc(pass_tokens * sizeof(*j->targets));
 	j->seen = calloc(job_val_windows(j) + 1, 1);
 	if (j->o.deterministic == DETERMINISTIC_WORLD)
 		j->partial = malloc(((size_t)log2_of(j->passes) * j->param_count + 1) * sizeof(*j->partial));
 	j->model = gpt_model_open(shape, &o);
 	j->optim = j->model ? gpt_optim_create(j->model, &j->optim_config) : NULL;
-	return job_check_memory(j, !job_faulty(j, FAULT_MEMORY) && j->inputs && j->targets && j->seen && j->tokens &&
-	                                   j->optim && (j->partial || j->o.deterministic != DETERMINISTIC_WORLD));
+	return job_check_memory(j, !job_faulty(j, FAULT_MEMORY) && j->inputs && j->targets && j->of_ranks && j->seen &&
+	                                   j->tokens && j->optim &&
+	                                   (j->partial || j->o.deterministic != DETERMINISTIC_WORLD));
 }
 
 static int prepare_model(struct job *j)
@@ -631,6 +633,7 @@ int main(int argc, char **argv)
 	free(j.inputs);
 	free(j.targets);
 	free(j.partial);
+	free(j.of_ranks);
 	free(j.seen);
 	free(j.curve);
 	return bad_options ? STATUS_REFUSED : rc ? STATUS_FAILED : end_status(j.stopped);

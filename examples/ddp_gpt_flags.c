@@ -67,6 +67,9 @@ const struct flag ddp_gpt_flags[] = {
 	{"minutes", NUMBER, AT(minutes), 0, 1e7, "0", "save and leave after this time, with status 75; 0: no limit", LOCAL, NULL},
 	{"stop-file", TEXT, AT(stop_file), 0, 0, NULL, "save and leave once this file exists", LOCAL, "FILE"},
 	{"log-every", INTEGER, AT(log_every), 1, 1e9, "50", "steps between progress lines", RUN, NULL},
+	{"metrics", WORD, AT(metrics), 0, 0, "jsonl", "what a progress line writes to --out", LOCAL, "jsonl|csv"},
+	{"per-rank", SWITCH, AT(per_rank), 0, 0, NULL, "metrics.jsonl has the times of each rank, too", LOCAL, NULL},
+	{"tensorboard", SWITCH, AT(tensorboard), 0, 0, NULL, "write events.out.tfevents.* to --out as well", LOCAL, NULL},
 	{"peak-gflops", NUMBER, AT(peak_gflops), 0, 1e9, "0", "of all ranks, for mfu; 0: measured with a matrix product", LOCAL, NULL},
 	{"trace", TEXT, AT(trace), 0, 0, NULL, "write the times of the buckets to FILE.RANK (Perfetto JSON)", LOCAL, "FILE"},
 	{"stub", SWITCH, AT(stub), 0, 0, NULL, "send no gradients, to measure (not for training)", RUN, NULL},
@@ -82,7 +85,7 @@ const struct flag ddp_gpt_flags[] = {
 	{"no-cache", SWITCH, AT(no_cache), 0, 0, NULL, "sample without the key cache: slower, same text", LOCAL, NULL},
 
 	{NULL, TEXT, 0, 0, 0, NULL, "For tests", LOCAL, NULL},
-	{"fault", WORD, AT(fault), 0, 0, "none", "what --fault-rank alone meets at --fault-step", LOCAL, "none|gradient|memory"},
+	{"fault", WORD, AT(fault), 0, 0, "none", "what --fault-rank alone meets at --fault-step", LOCAL, "none|gradient|memory|slow"},
 	{"fault-rank", INTEGER, AT(fault_rank), 0, 1 << 20, "0", "the rank of --fault", LOCAL, NULL},
 	{"fault-step", INTEGER, AT(fault_step), 1, 1e9, "1", "the step of --fault gradient", LOCAL, NULL},
 	{"help", SWITCH, AT(help), 0, 0, NULL, "print this", LOCAL, NULL},

@@ -34,6 +34,11 @@ struct stopping {
 	double begun_s, look_s;
 };
 
+/* What a rank did since the last progress line. */
+struct of_rank {
+	double loss_sum, tokens, computed_s, waited_s;
+};
+
 struct job {
 	struct options o;
 	coll_comm *comm;
@@ -76,8 +81,11 @@ struct job {
 	long done;               /* steps, when training ended */
 	long saved;              /* steps of the last state; -1: none */
 	struct stopping stop;
-	enum stop stopped; /* why training ended before its last step */
-	FILE *metrics;
+	enum stop stopped;      /* why training ended before its last step */
+	FILE *metrics, *events; /* of rank 0; NULL: none */
+	struct of_rank *of_ranks;
+	coll_ddp_stats stats; /* since the last progress line, as the next two */
+	double log_s, data_s;
 	struct point *curve;
 	long curve_count, curve_room;
 	bool terminal;
@@ -140,10 +148,12 @@ int job_save_model(struct job *j, const char *name);
 /* ddp_gpt_resume.c */
 int job_resume(struct job *j);
 
-/* ddp_gpt_report.c */
+/* ddp_gpt_metrics.c */
 int job_open_metrics(struct job *j);
 /* Local: -1 if not all of it was written, which is noted. */
 int job_close_metrics(struct job *j);
+/* ddp_gpt_report.c */
+void job_add_point(struct job *j, struct point p);
 void job_print_start(struct job *j);
 void job_report(struct job *j, long step, bool validated, double norm, double rate);
 /* On a terminal: a line that the next one overwrites. */

@@ -11,7 +11,8 @@
 /* Positions in the lists of words that the flags take. */
 enum { DETERMINISTIC_RUN, DETERMINISTIC_WORLD };
 enum { SAVE_F32, SAVE_BF16 };
-enum { FAULT_NONE, FAULT_GRADIENT, FAULT_MEMORY };
+enum { METRICS_JSONL, METRICS_CSV };
+enum { FAULT_NONE, FAULT_GRADIENT, FAULT_MEMORY, FAULT_SLOW };
 
 /* --resume without a step, and --save-every epoch. */
 enum { RESUME_LATEST = -1, EVERY_EPOCH = -1 };
@@ -46,6 +47,8 @@ struct options {
 	long keep, model_every, save_type;
 	long resume; /* a step, RESUME_LATEST, or 0: no */
 	const char *run_id;
+	long metrics;
+	bool tensorboard, per_rank;
 	bool overwrite, keep_best, stub, overlap;
 	const char *trace;
 	double peak_gflops; /* 0: measured */

@@ -1,7 +1,7 @@
 /*
- * What rank 0 says: lines, metrics.jsonl, loss.svg.
+ * What rank 0 says: lines, and the curve loss.svg.
  */
-#include "ddp_gpt_job.h"
+#include "ddp_gpt_metrics.h"
 #include "gpt/blas.h"
 #include <errno.h>
 #include <math.h>
@@ -9,18 +9,8 @@
 #include <string.h>
 #include <unistd.h>
 
-/* The number behind "name": in a line; -1: there is none. */
-static double number_of(const char *line, const char *name)
-{
-	const char *at = strstr(line, name);
-	char *end = NULL;
-	const double x = at ? strtod(at + strlen(name), &end) : -1;
-
-	return at && end == at + strlen(name) ? -1 : x;
-}
-
 /* Of the curve, which grows with what was logged. One that memory has no room for is left out. */
-static void add_point(struct job *j, struct point p)
+void job_add_point(struct job *j, struct point p)
 {
 	if (j->curve_count == j->curve_room) {
 		const long room = j->curve_room ? 2 * j->curve_room : 256;
@@ -32,56 +22,6 @@ static void add_point(struct job *j, struct point p)
 		j->curve_room = room;
 	}
 	j->curve[j->curve_count++] = p;
-}
-
-/* Lines of steps that will be taken again are cut off: a killed run may have been further than its state. The others
- * begin the curve. */
-static FILE *open_after(struct job *j, const char *path)
-{
-	FILE *f = fopen(path, "r+e");
-	long keep = 0, step;
-	char line[1024];
-
-	if (!f)
-		return errno == ENOENT ? fopen(path, "we") : NULL;
-	while (fgets(line, sizeof(line), f) && !strncmp(line, "{\"step\":", 8)) {
-		step = strtol(line + 8, NULL, 10);
-		if (step > j->first_step || !strchr(line, '\n') || j->curve_count == j->first_step)
-			break;
-		keep = ftell(f);
-		add_point(j, (struct point){.step = step,
-		                            .loss = number_of(line, "\"loss\":"),
-		                            .val = number_of(line, "\"val_loss\":")});
-	}
-	if (fseek(f, keep, SEEK_SET) || ftruncate(fileno(f), keep)) {
-		fclose(f);
-		return NULL;
-	}
-	return f;
-}
-
-/* One rank writes; whether it can is agreed. After --resume lines are added. */
-int job_open_metrics(struct job *j)
-{
-	char path[4096];
-
-	if (j->rank == 0 && j->o.out) {
-		snprintf(path, sizeof(path), "%s/metrics.jsonl", j->o.out);
-		j->metrics = j->first_step ? open_after(j, path) : fopen(path, "we");
-		if (!j->metrics)
-			job_note(j, "cannot write metrics.jsonl in %s: %s", j->o.out, strerror(errno));
-	}
-	return job_agree(j);
-}
-
-int job_close_metrics(struct job *j)
-{
-	bool bad = j->metrics && ferror(j->metrics);
-
-	if (j->metrics)
-		bad = fclose(j->metrics) || bad;
-	j->metrics = NULL;
-	return bad ? job_note(j, "cannot write all of metrics.jsonl in %s", j->o.out) : 0;
 }
 
 /* Floating-point operations per token, forward and backward: two per weight and
@@ -166,64 +106,12 @@ void job_print_live(const struct job *j, long step)
 	if (!j->terminal)
 		return;
 	format_time(per_step * (double)(j->o.steps - step), eta, sizeof(eta));
-	printf("\rstep %5ld/%ld  %.0f tokens/s  %.1f ms/step  ETA %s   ", step, j->o.steps,
+	printf("\rstep %5ld/%ld  %.0f tokens/s  %.1f ms/step  left %s   ", step, j->o.steps,
 	       (double)(j->o.batch * j->o.context) / per_step, 1e3 * per_step, eta);
 	fflush(stdout);
 }
 
-/* JSON has no word for what is not finite. */
-static void put_number(FILE *f, const char *name, double x)
-{
-	if (isfinite(x))
-		fprintf(f, "\"%s\":%.9g,", name, x);
-	else
-		fprintf(f, "\"%s\":null,", name);
-}
-
-static void write_metrics(struct job *j, long step, bool validated, double norm, double rate, double speed,
-                          double ms_per_step, const coll_ddp_stats *s, double share)
-{
-	fprintf(j->metrics, "{\"step\":%ld,", step);
-	put_number(j->metrics, "loss", j->loss);
-	if (validated)
-		put_number(j->metrics, "val_loss", j->val_loss);
-	put_number(j->metrics, "grad_norm", norm);
-	if (j->o.overlap)
-		fprintf(j->metrics, "\"stubbed\":%d,", job_stubbed(j, step - 1));
-	fprintf(j->metrics,
-	        "\"lr\":%.6g,\"tokens_per_s\":%.1f,\"ms_per_step\":%.3f,\"comm_share\":%.4f,"
-	        "\"mfu\":%.4f,\"wire_s\":%.6f,\"waited_s\":%.6f,\"sent_bytes\":%llu}\n",
-	        rate, speed, ms_per_step, share, speed * flops_per_token(j) / j->peak_flops, s->wire_s, s->waited_s,
-	        (unsigned long long)s->sent_bytes);
-	fflush(j->metrics);
-}
-
-void job_report(struct job *j, long step, bool validated, double norm, double rate)
-{
-	const double elapsed = job_now_s() - j->last_log_s, steps = (double)(step - j->last_log_step);
-	const double speed = steps * (double)(j->o.batch * j->o.context) / elapsed;
-	coll_ddp_stats stats = COLL_DDP_STATS_INIT;
-	char val[32] = "", eta[32], tail[48] = "";
-
-	coll_ddp_get_stats(j->ddp, &stats, 1);
-	add_point(j, (struct point){step, j->loss, validated ? j->val_loss : -1, elapsed / steps, stats.wire_s});
-	j->last_log_step = step;
-	if (j->rank)
-		return;
-	if (validated)
-		snprintf(val, sizeof(val), "  val_loss %.4f", j->val_loss);
-	format_time(elapsed / steps * (double)(j->o.steps - step), eta, sizeof(eta));
-	if (j->terminal)
-		snprintf(tail, sizeof(tail), "  ETA %s\033[K", eta);
-	printf("%sstep %5ld/%ld  loss %.4f%s  norm %.2f  %.0f tokens/s  %.1f ms/step  comm %.1f %%  mfu %.1f %%%s\n",
-	       j->terminal ? "\r" : "", step, j->o.steps, j->loss, val, norm, speed, 1e3 * elapsed / steps,
-	       100 * stats.waited_s / elapsed, 100 * speed * flops_per_token(j) / j->peak_flops, tail);
-	if (j->metrics)
-		write_metrics(j, step, validated, norm, rate, speed, 1e3 * elapsed / steps, &stats,
-		              stats.waited_s / elapsed);
-}
-
-/* ---- Overlap ------------------------------------------------------------------ */
+/* ---- Slow ranks ------------------------------------------------------------------ */
 
 static int by_size(const void *a, const void *b)
 {
@@ -238,6 +126,66 @@ static double median(double *x, long n)
 	qsort(x, (size_t)n, sizeof(*x), by_size);
 	return n % 2 ? x[n / 2] : (x[n / 2 - 1] + x[n / 2]) / 2;
 }
+
+#define SLOW      1.2 /* times the median */
+#define FEW_STEPS 10  /* say nothing yet */
+
+/* Ranks that computed much longer than most since the last line. */
+static void name_slow_ranks(const struct job *j, long steps)
+{
+	double *computed = malloc((size_t)j->size * sizeof(*computed)), middle;
+
+	if (!computed || steps < FEW_STEPS || j->size < 2) {
+		free(computed);
+		return;
+	}
+	for (int r = 0; r < j->size; r++)
+		computed[r] = j->of_ranks[r].computed_s;
+	middle = median(computed, j->size);
+	for (int r = 0; r < j->size; r++)
+		if (middle > 0 && j->of_ranks[r].computed_s > SLOW * middle)
+			printf("%srank %d (%s) is slow: %.2f x the median of the computing time\n",
+			       j->terminal ? "\r\033[K" : "", r, coll_comm_host(j->comm, r),
+			       j->of_ranks[r].computed_s / middle);
+	free(computed);
+}
+
+void job_report(struct job *j, long step, bool validated, double norm, double rate)
+{
+	const double elapsed = j->log_s, steps = (double)(step - j->last_log_step);
+	const double speed = steps * (double)(j->o.batch * j->o.context) / elapsed;
+	const coll_ddp_stats *s = &j->stats;
+	struct metrics m = {.step = (double)step,
+	                    .loss = j->loss,
+	                    .val_loss = validated ? j->val_loss : ABSENT,
+	                    .grad_norm = norm,
+	                    .stubbed = j->o.overlap ? job_stubbed(j, step - 1) : ABSENT,
+	                    .lr = rate,
+	                    .tokens_per_s = speed,
+	                    .ms_per_step = 1e3 * elapsed / steps,
+	                    .comm_share = s->waited_s / elapsed,
+	                    .wire_s = s->wire_s,
+	                    .waited_s = s->waited_s,
+	                    .sent_bytes = (double)s->sent_bytes};
+	char val[32] = "", left[32];
+
+	job_add_point(j, (struct point){step, j->loss, validated ? j->val_loss : -1, elapsed / steps, s->wire_s});
+	j->last_log_step = step;
+	if (j->rank)
+		return;
+	m.mfu = speed * flops_per_token(j) / j->peak_flops;
+	if (validated)
+		snprintf(val, sizeof(val), "  val_loss %.4f", j->val_loss);
+	format_time(elapsed / steps * (double)(j->o.steps - step), left, sizeof(left));
+	printf("%sstep %5ld/%ld  loss %.4f%s  norm %.2f  %.0f tokens/s  %.1f ms/step  comm %.1f %%  mfu %.1f %%  left "
+	       "%s%s\n",
+	       j->terminal ? "\r" : "", step, j->o.steps, j->loss, val, norm, speed, m.ms_per_step, 100 * m.comm_share,
+	       100 * m.mfu, left, j->terminal ? "\033[K" : "");
+	name_slow_ranks(j, (long)steps);
+	metrics_write(j, &m);
+}
+
+/* ---- Overlap ------------------------------------------------------------------ */
 
 /* A step that sends beside the next, which does not: whatever else a machine does befalls both. The
  * first two are no measure: they touch memory for the first time. */
@@ -336,8 +284,16 @@ static void draw(FILE *svg, const struct job *j)
 	draw_line(svg, j, &f, true, "#d3541b");
 	fprintf(svg,
 	        "<text x=\"%d\" y=\"%d\" fill=\"#1f6fb4\">training loss</text><text x=\"%d\" y=\"%d\" "
-	        "fill=\"#d3541b\">validation loss</text>\n</svg>\n",
-	        WIDE - 200, EDGE - 16, WIDE - 200, EDGE);
+	        "fill=\"#d3541b\">validation loss</text>\n",
+	        WIDE - 200, EDGE - 4, WIDE - 200, EDGE + 12);
+	fprintf(svg,
+	        "<text x=\"%d\" y=\"20\" text-anchor=\"middle\">%ld layers, width %ld, batch %ld, lr %g, %d "
+	        "rank%s</text>\n"
+	        "<text x=\"%d\" y=\"%d\" text-anchor=\"middle\">step</text>\n"
+	        "<text x=\"14\" y=\"%d\" text-anchor=\"middle\" transform=\"rotate(-90 14 %d)\">nats per "
+	        "token</text>\n</svg>\n",
+	        WIDE / 2, j->o.layers, j->o.width, j->o.batch, j->o.lr, j->size, j->size > 1 ? "s" : "", WIDE / 2,
+	        HIGH - 12, HIGH / 2, HIGH / 2);
 }
 
 /* A picture less is no failure of the training: it is said, and that is all. */

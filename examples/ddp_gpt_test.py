@@ -9,6 +9,7 @@ import os
 import re
 import shutil
 import signal
+import struct
 import subprocess
 import sys
 import tempfile
@@ -419,6 +420,66 @@ def states_for_any_number_of_ranks(folder, data):
               b"continuing after step 6" in p.stdout and len(parts(out)) == 3, str(p))
 
 
+def events(path):
+    """(step, bytes of the event) of a file of TensorBoard, whose checksums are right."""
+    def crc32c(data):
+        c = 0xffffffff
+        for byte in data:
+            c ^= byte
+            for _ in range(8):
+                c = c >> 1 ^ (0x82f63b78 if c & 1 else 0)
+        c ^= 0xffffffff
+        return ((c >> 15 | c << 17) + 0xa282ead8) & 0xffffffff
+    with open(path, "rb") as f:
+        data = f.read()
+    found, at = [], 0
+    while at < len(data):
+        size, = struct.unpack_from("<Q", data, at)
+        event = data[at + 12:at + 12 + size]
+        if struct.unpack_from("<I", data, at + 8)[0] != crc32c(data[at:at + 8]) or struct.unpack_from("<I", data, at + 12 + size)[0] != crc32c(event):
+            return []
+        found.append((event[10], event))
+        at += size + 16
+    return found
+
+
+def watching(folder, data):
+    """Metrics as JSON and CSV and for TensorBoard, which goes on where a resumed run does; what is slow is named."""
+    out = os.path.join(folder, "watched")
+    flag = os.path.join(folder, "watchflag")
+    with open(flag, "w", encoding="utf-8"):
+        pass
+    args = ["--data", data, "--no-sample", "--out", out, "--tensorboard", "--run-id", "watched.1", "--epochs", "1", "--batch", "600", "--save-every", "epoch",
+            "--val-every", "epoch", "--metrics", "csv"]
+    steps = SMALL.index("--steps")
+    small = SMALL[:steps] + SMALL[steps + 2:]
+    code, stdout, stderr = run(2, *small, *args, "--stop-file", flag)
+    check("an epoch in steps, stopped after the first", code == 75 and "after step 1 of 6" in stdout, stdout + stderr)
+    code, stdout, stderr = run(2, *small, *args, "--resume")
+    lines = [line.split(",") for line in read(out, "metrics.csv").splitlines()]
+    rows = [dict(zip(lines[0], line)) for line in lines[1:]]
+    check("CSV: each step once, with what else there is", code == 0 and [r["step"] for r in rows] == ["1", "2", "3", "4", "5", "6"] and all(len(line) == len(lines[0]) for line in lines)
+          and float(rows[5]["epoch"]) >= 1 > float(rows[4]["epoch"]) and rows[5]["tokens"] == "57600" and rows[0]["ranks"] == "2" and float(rows[0]["rss_mb"]) > 1
+          and rows[0]["val_loss"] == "" and rows[5]["val_loss"] != "", str(rows) + stderr)
+    check("the remaining time on each line, a state at the end of the epoch", len(re.findall(r"  left \d+:\d\d$", stdout, re.M)) == 5 and len(states(out)) == 2, stdout)
+    files_ = sorted((n for n in os.listdir(out) if n.startswith("events.out.tfevents.")), key=lambda n: os.path.getmtime(os.path.join(out, n)))
+    first, second = [events(os.path.join(out, n)) for n in files_]
+    check("TensorBoard: version, id, and the steps of each start", len(first) == 3 and b"brain.Event:2" in first[0][1] and b"watched.1" in first[1][1] and b"train/loss" in first[2][1]
+          and second[2][1][10:].startswith(b"\x02\x3a\x02\x08\x01") and [s for s, _ in second] == [0, 0, 2, 2, 3, 4, 5, 6] and b"validation/loss" in second[-1][1], str((first, second)))
+    try:
+        from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+        reader = EventAccumulator(out)
+        reader.Reload()
+        check("its own reader has each step once", [e.step for e in reader.Scalars("train/loss")] == [1, 2, 3, 4, 5, 6])
+    except ImportError:
+        pass
+    out = os.path.join(folder, "slow")
+    code, stdout, stderr = run(3, *SMALL, "--data", data, "--out", out, "--steps", "100", "--log-every", "20", "--val-every", "0", "--per-rank", "--fault", "slow", "--fault-rank", "1")
+    line = json.loads(read(out, "metrics.jsonl").splitlines()[-1])
+    check("the times of each rank", code == 0 and len(line["compute_s"]) == len(line["wait_s"]) == 3 and min(line["compute_s"]) > 0, str(line) + stderr)
+    check("a slow rank is named", re.search(r"^rank 1 \(\S+\) is slow: [1-9.]+ x the median", stdout, re.M), stdout)
+
+
 def any_number_of_steps(data):
     """Memory is taken for what was logged, not for what may be."""
     p = subprocess.Popen([PROGRAM, *SMALL, "--data", data, "--steps", "1000000000", "--log-every", "100"],
@@ -564,7 +625,7 @@ def ends_for_one_reason(folder, data):
 
 
 GROUPS = [same_batch_for_any_number_of_ranks, ways_to_the_same_weights, what_is_hidden_is_told,
-          same_bits_on_any_number_of_ranks, validation_reads_each_window_once, resuming, output_directory, damaged_states, states_for_any_number_of_ranks, stopping, files_of_the_first_rank,
+          same_bits_on_any_number_of_ranks, validation_reads_each_window_once, resuming, output_directory, damaged_states, states_for_any_number_of_ranks, stopping, watching, files_of_the_first_rank,
           any_number_of_steps, sampling, beginning_with_a_model, refusals, ends_for_one_reason]
 
 

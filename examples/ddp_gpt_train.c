@@ -57,6 +57,15 @@ static uint64_t first_sequence(const struct job *j, long step, int pass)
 	return job_sequences(j, step) + mine * (uint64_t)j->pass_batch;
 }
 
+/* --fault slow: compute nothing for so long. */
+static void lose_time(double more_s)
+{
+	const double until = job_now_s() + more_s;
+
+	while (job_now_s() < until)
+		;
+}
+
 /* One pass over this rank's sequences; its gradient is the mean over the rank's tokens of
  * the step. Returns the sum of losses. */
 static double run_pass(struct job *j, long step, int pass)
@@ -65,12 +74,19 @@ static double run_pass(struct job *j, long step, int pass)
 	const int len = (int)j->o.context;
 	const bool faulty = job_faulty(j, FAULT_GRADIENT) && step + 1 == j->o.fault_step;
 
+	const double start = job_now_s();
+	double sum;
+
 	for (int i = 0; i < j->pass_batch; i++)
 		copy_window(j, i, gpt_sampler_start(&j->sampler, first + (uint64_t)i));
+	j->data_s += job_now_s() - start;
 	gpt_model_set_dropout(j->model, j->o.dropout, (uint64_t)j->o.seed, (uint64_t)step,
 	                      first - job_sequences(j, step));
-	return gpt_model_train(j->model, j->inputs, j->targets, j->pass_batch, len,
-	                       faulty ? NAN : 1.0f / (float)(j->pass_batch * len) / (float)j->passes);
+	sum = gpt_model_train(j->model, j->inputs, j->targets, j->pass_batch, len,
+	                      faulty ? NAN : 1.0f / (float)(j->pass_batch * len) / (float)j->passes);
+	if (job_faulty(j, FAULT_SLOW))
+		lose_time(0.5 * (job_now_s() - start));
+	return sum;
 }
 
 /* ---- Gradients of a step --------------------------------------------------- */
@@ -195,6 +211,27 @@ static int train_step(struct job *j, long step, double *loss_sum, double *norm)
 
 /* ---- Validation ------------------------------------------------------------ */
 
+/* One exchange a progress line: what each rank did since the last, and the loss of the step over all of them. */
+static int gather_ranks(struct job *j, double loss_sum)
+{
+	struct of_rank mine = {loss_sum, (double)j->pass_batch * j->passes * (double)j->o.context, 0, 0};
+	double sum = 0, tokens = 0;
+
+	j->stats = (coll_ddp_stats)COLL_DDP_STATS_INIT;
+	coll_ddp_get_stats(j->ddp, &j->stats, 1);
+	j->log_s = job_now_s() - j->last_log_s;
+	mine.waited_s = j->stats.waited_s;
+	mine.computed_s = j->log_s - j->stats.waited_s;
+	if (job_check(j, coll_all_gather(&mine, j->of_ranks, sizeof(mine) / sizeof(double), COLL_F64, j->comm, NULL)))
+		return -1;
+	for (int r = 0; r < j->size; r++) {
+		sum += j->of_ranks[r].loss_sum;
+		tokens += j->of_ranks[r].tokens;
+	}
+	j->loss = sum / tokens;
+	return 0;
+}
+
 /* Mean over all ranks of a sum over count things on this one. */
 static int mean_over_ranks(struct job *j, double sum, double count, double *mean)
 {
@@ -294,20 +331,16 @@ static int save_models(struct job *j, long step, bool validated)
 
 static int log_step(struct job *j, long step, bool validating, double loss_sum, double norm)
 {
-	const double tokens = (double)j->pass_batch * j->passes * (double)j->o.context;
-	double before;
-
-	if ((alone(j, step) && job_agree(j)) || mean_over_ranks(j, loss_sum, tokens, &j->loss))
+	if ((alone(j, step) && job_agree(j)) || gather_ranks(j, loss_sum))
 		return -1;
 	if (step == j->first_step)
 		j->first_loss = j->loss;
 	/* Validation is left out of the speed that is printed. */
-	before = job_now_s();
 	if (validating && validate(j))
 		return -1;
-	j->last_log_s += job_now_s() - before;
 	job_report(j, step + 1, validating, norm, gpt_optim_rate(&j->optim_config, (int)step));
 	j->last_log_s = job_now_s();
+	j->data_s = 0;
 	return 0;
 }
 
