@@ -125,8 +125,8 @@ def _alone(case):
     os._exit(0)
 
 
-def cases(functions, names, beside=3):
-    """Run those named, or all: each in a process of its own, some beside each other. The status of the program."""
+def cases(functions, names, beside=3, talk=False):
+    """Run those named, or all: each in a process of its own, some beside each other; talk: with what they print. The status of the program."""
     waiting, running, failed = [f for f in functions if not names or f.__name__ in names], {}, 0
     count = len(waiting)
     while waiting or running:
@@ -137,6 +137,6 @@ def cases(functions, names, beside=3):
         case, file, began = running.pop(pid)
         failed += status != 0
         print(f"{case.__name__} {time.monotonic() - began:.1f} s{' FAILED' if status else ''}", flush=True)
-        print(_said(file) if status else "", end="", flush=True)
+        print(_said(file) if status or talk else "", end="", flush=True)
     print(f"{count - failed} passed, {failed} failed, 0 skipped")
     return 1 if failed or not count else 0

@@ -38,6 +38,24 @@ def killed():
         check(re.search(rf"\[{r}\] [\d.]+ s .*DistBackendError: .*rank 1 on host", out), out, err)
 
 
+def survivors():
+    """A death does not take the living with it: their messages go on, asynchronous ones and from any source too, and groups of them."""
+    code, out, err = run(INIT + "dist.barrier()\nif rank == 1: os.kill(os.getpid(), signal.SIGKILL)\nx = torch.ones(2)\n"
+                         "def told(f):\n  try: f()\n  except dist.DistBackendError as e: print('told', e.__cause__.rank, e.__cause__.lost)\n  else: print('NOT told')\n"
+                         "told(dist.barrier)\nfor i in range(3): told(lambda: dist.send(x, 1))\ntold(lambda: dist.recv(x, 1))\ntold(lambda: dist.recv(x, tag=9))\n"
+                         "to, of = {0: (2, 3), 2: (3, 0), 3: (0, 2)}[rank]\n"
+                         "for i in range(4):\n"  # on the streams of the sends that have failed, too
+                         "  y, z = torch.full((3,), float(rank)), torch.zeros(3)\n  w = dist.isend(y, to)\n"
+                         "  source = dist.recv(z, of if i % 2 else None)\n  w.wait()\n  assert z[0] == of == source, (z, of, source)\n"
+                         "for op in dist.batch_isend_irecv([dist.P2POp(dist.isend, y, to), dist.P2POp(dist.irecv, z, of)]): op.wait()\n"
+                         "g = dist.new_group([0, 2, 3], use_local_synchronization=True)\ndist.all_reduce(x, group=g)\nprint('group', x.tolist())\n"
+                         "objects = [None] * 3\ndist.all_gather_object(objects, rank, group=g)\nassert objects == [0, 2, 3]\ntold(lambda: dist.all_reduce(x))\n"
+                         "dist.destroy_process_group()\nprint('end')", ranks=4)
+    for r in (0, 2, 3):
+        check(out.count(f"[{r}] told 1 peer") == 7 and f"[{r}] group [3.0, 3.0]" in out and f"[{r}] end" in out, r, out, err)
+    check("NOT" not in out, out, err)
+
+
 def exception():
     """An uncaught exception on one rank shows on the others, with its text."""
     code, out, err = run(INIT + "dist.barrier()\nif rank == 1: raise ValueError('no such weight')\ndist.all_reduce(torch.ones(2))")
@@ -118,6 +136,24 @@ TOGETHER = [
       "def other():\n  x = torch.ones(3)\n  dist.all_reduce(x)\n  done.append(x.tolist())\n"
       "t = threading.Thread(target=other); t.start(); t.join()\nprint(done, len(g._collected()))\ng._end_coalescing().wait()\n",
       lambda out, err: out.count("[[2.0, 2.0, 2.0]] 1") == 2),
+    # Calls are events of the profiler, with their sizes and in what they are made in; asynchronous ones from start to end.
+    ("profiler", "import json, tempfile\nfrom coll.torch import ProcessGroup\nbefore = dict(vars(ProcessGroup))\nx, y, z = torch.ones(25), torch.ones(50), torch.zeros(50)\n"
+      "with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as p, torch.profiler.record_function('step'):\n"
+      "  dist.all_reduce(x)\n  w = dist.all_reduce(y, async_op=True)\n  w.get_future().wait(); time.sleep(.05)\n"
+      "  r = dist.irecv(z, 1 - rank)\n  time.sleep(.1)\n  dist.send(y, 1 - rank)\n  r.wait()\n  dist.barrier()\n"
+      "assert dict(vars(ProcessGroup)) == before\ndist.all_reduce(x)\n"
+      "with tempfile.NamedTemporaryFile(suffix='.json') as f:\n  p.export_chrome_trace(f.name)\n  events = json.load(open(f.name))['traceEvents']\n"
+      "spans = {e['name']: (e['ts'], e['ts'] + e['dur']) for e in events if e.get('cat') == 'user_annotation'}\n"
+      "step = spans.pop('step')\nprint('events', sorted(n for n, s in spans.items() if step[0] <= s[0] <= s[1] <= step[1]))\n"
+      "print('long', spans['coll:recv 200 B'][1] - spans['coll:recv 200 B'][0] > 90000)\n",
+      lambda out, err: out.count("events ['coll:all_reduce 100 B', 'coll:all_reduce 200 B', 'coll:barrier', 'coll:recv 200 B', 'coll:send 200 B']") == 2
+      and out.count("long True") == 2),
+    # What has a meaning beside its memory is refused by name.
+    ("meaning", "from torch.masked import masked_tensor\nq = torch.quantize_per_tensor(torch.ones(2), .1, 0, torch.qint8)\n"
+      "for t in (q, masked_tensor(torch.ones(2), torch.tensor([True, False]))):\n"
+      "  for f in (dist.all_reduce, lambda t: dist.broadcast(t, 0)):\n"
+      "    try: f(t)\n    except NotImplementedError as e: print(e)\n",
+      lambda out, err: out.count("a quantised tensor (torch.qint8)") == 4 and out.count("a masked tensor has numbers") == 4),
     # Workers of a DataLoader are forked, and end; the groups of their parent go on.
     ("forks", DDP + "class D(torch.utils.data.Dataset):\n  def __len__(self): return 32\n"
       "  def __getitem__(self, i): return torch.full((64,), float(i))\n"
@@ -343,7 +379,7 @@ def device_exception():
     check(code != 0 and re.search(r"\[0\] .*DistBackendError: .*rank 1 aborted the communicator: ValueError: no such weight", err), out, err)
 
 
-CASES = [killed, exception, together, interrupted, absent, long_limit, failed_future, late, receive_taken_back, exit_with_receive, patient_barrier, missing, other_devices, abort_and_shutdown, split, torchrun]
+CASES = [killed, survivors, exception, together, interrupted, absent, long_limit, failed_future, late, receive_taken_back, exit_with_receive, patient_barrier, missing, other_devices, abort_and_shutdown, split, torchrun]
 DEVICE_CASES = [device_next_call, device_wait_with_limit, device_is_completed, device_barrier, device_end, device_end_after_all, device_exception]
 
 

@@ -14,10 +14,12 @@ from . import _alias
 from ._compiled import keep_out
 from ._create import register
 from ._group import ProcessGroup
+from ._profile import watch
 from ._work import Work
 
 register()
 _alias.from_environment()
+watch()
 keep_out()
 
 __all__ = ["ProcessGroup", "Work", "register"]

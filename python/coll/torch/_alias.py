@@ -14,6 +14,7 @@ from typing import Any
 import torch.distributed as dist
 import torch.distributed.distributed_c10d as _c10d
 
+from .. import _log
 from .._files import version
 
 VARIABLE = "COLL_TORCH_AS"
@@ -76,7 +77,7 @@ def tell(rank: int) -> None:
     if _active and not _told and rank == 0:
         children = "" if "_coll_torch_as" in sys.modules else \
             ". The package is not installed by pip: processes that this one starts have PyTorch's own"
-        print(f"coll: backend 'gloo' is coll {version} ({VARIABLE}=gloo); PyTorch's own is backend '{REAL}'{children}", file=sys.stderr, flush=True)
+        _log.say(f"coll: backend 'gloo' is coll {version} ({VARIABLE}=gloo); PyTorch's own is backend '{REAL}'{children}")
     _told = True
 
 

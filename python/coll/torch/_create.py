@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import os
+import socket
 import sys
 from datetime import timedelta
 from typing import Any, Iterator
 
 import torch.distributed as dist
+from torch.distributed import DistBackendError
 from torch.distributed.rendezvous import _rendezvous_handlers as _handlers
 
 from .. import _comm
@@ -51,7 +53,57 @@ def _other_devices(devices: dict[str, str]) -> list[str]:
     return others
 
 
+class _Claim:
+    """Says in the store who has a rank, so that two processes that have the same one are told."""
+
+    def __init__(self, store: Any, rank: int) -> None:
+        self.store, self.rank, self.host, self.process = store, rank, socket.gethostname(), os.getpid()
+        self.mine = f"process {self.process} on host {self.host}"
+        try:
+            found = store.compare_set(f"coll/rank/{rank}", "", self.mine).decode()
+        except (RuntimeError, NotImplementedError):  # a store of the user's own
+            found = self.mine
+        if found != self.mine:
+            store.set(f"coll/rank/{rank}/too", self.mine)
+            # One of an earlier job may have left its name in a store that lives on.
+            process, host = int(found.split()[1]), found.split()[-1]
+            if host == self.host and process != self.process and os.path.exists(f"/proc/{process}"):
+                raise self.twice(found)
+
+    def twice(self, other: str) -> Any:
+        return DistBackendError(f"coll: two processes say that they are rank {self.rank}: {other} and {self.mine}, which is this one")
+
+    def failed(self) -> None:
+        """Nobody else has this rank, or raise."""
+        for name in (f"coll/rank/{self.rank}", f"coll/rank/{self.rank}/too"):
+            other = self.store.get(name).decode() if self.store.check([name]) else self.mine
+            if other != self.mine:
+                raise self.twice(other)
+
+    def end(self, met: bool) -> None:
+        """A store that lives on has no name for the next."""
+        with contextlib.suppress(Exception):
+            self.store.delete_key(f"coll/rank/{self.rank}")
+            if met:
+                self.store.delete_key(f"coll/rank/{self.rank}/too")
+
+
 def _meet(store: Any, rank: int, size: int, limit: float) -> Any:
+    """The communicator of all ranks. Two processes with one rank are told so, at the latest when the ranks have not come together."""
+    if size == 1:
+        return _meet_by(store, rank, size, limit)
+    claim, comm = _Claim(store, rank), None
+    try:
+        comm = _meet_by(store, rank, size, limit)
+    except CollError:
+        claim.failed()
+        raise
+    finally:
+        claim.end(comm is not None)
+    return comm
+
+
+def _meet_by(store: Any, rank: int, size: int, limit: float) -> Any:
     """Rank 0 puts an id into the store; the library does the rest."""
     settings: dict[str, Any] = {"device": "host", "create_timeout_ms": milliseconds(limit, 1000), "arrival_timeout_ms": milliseconds(limit)}
     if size == 1:

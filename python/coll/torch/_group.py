@@ -18,6 +18,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import threading
+import time
 from collections import Counter, deque
 from datetime import timedelta
 from typing import Any, Callable, Iterator
@@ -26,12 +27,15 @@ import torch
 import torch.distributed as dist
 import torch.distributed.distributed_c10d as _c10d
 
-from .. import _comm
+from .. import _comm, _life
 from .._errors import CollError, UnsupportedError
 from . import _devices, _tensors
 from ._collectives import Collectives
 from ._pairs import Pairs
 from ._work import Receive, Several, Work, done, milliseconds, on_device, other_threads, seconds, translate
+
+# destroy_process_group() waits so long for calls in progress.
+_END_S = 3.0
 
 _CPU, _CUDA = torch.device("cpu"), torch.device("cuda")
 
@@ -377,10 +381,10 @@ class ProcessGroup(Collectives, Pairs, dist.ProcessGroup):  # type: ignore[misc]
     _set_default_timeout = set_timeout
 
     def _set_limits(self) -> None:
-        # A silent peer is given up after 30 s unless the program is in more of a hurry.
+        # A silent peer is given up after 30 s unless the program is in more of a hurry; then before one is late, which says less.
         with self._lock:
             for comm in [self._comm] if self._lane is None else [self._comm, self._lane.comm]:
-                comm.set_timeout(self._limit if self._limit < 30 else None, self._limit)
+                comm.set_timeout(self._limit * .8 if self._limit < 30 else None, self._limit)
 
     # ---- Children ----
 
@@ -437,22 +441,36 @@ class ProcessGroup(Collectives, Pairs, dist.ProcessGroup):  # type: ignore[misc]
         if self._gone:
             return
         self._gone = True
-        with self._turn, self._lock:
+        with self._alone():
             lane, self._lane = self._lane, None
             error = _end_lane(lane) if lane is not None else None
             if not self._comm.closed:
-                if self._last is not None:
-                    self._last.exception()
                 self._stream = self._last = None
                 self._idle, self._sending = [], []
-                try:
-                    self._comm.close()
-                except CollError:  # the library has logged it; whoever made the call that failed knows
-                    pass
+                with contextlib.suppress(CollError):
+                    self._comm._end(_life.UNHEARD)
             self._works.clear()
             self._receives.clear()
         if error is not None and not lane.told:  # results on the device are wrong, and nobody knows
             raise translate(error, self._limit) from error
+
+    @contextlib.contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Both locks, and no call in progress. These get _END_S to end, as those of a process that exits; then they are aborted."""
+        until, late = time.monotonic() + _END_S, "destroy_process_group() came while a call did not end"
+        with contextlib.ExitStack() as held:
+            for lock in (self._turn, self._lock):
+                if not lock.acquire(timeout=max(0.0, until - time.monotonic())):
+                    self.abort(late)
+                    lock.acquire()
+                held.callback(lock.release)
+            works = [self._last, *(work for _, work in self._sending), self._lane.last if self._lane is not None else None]
+            while any(work is not None and not work.done() for work in works):
+                if time.monotonic() > until:
+                    self.abort(late)
+                    break
+                time.sleep(0.0005)
+            yield
 
     def __repr__(self) -> str:
         return f"<coll.torch.ProcessGroup {self.group_name!r}, rank {self._rank} of {self._size}>"

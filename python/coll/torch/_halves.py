@@ -87,14 +87,12 @@ class Halves(ProcessGroup):
 
 
 def _routed(name: str) -> Any:
-    ours = getattr(ProcessGroup, name)
-
-    @functools.wraps(ours)
+    @functools.wraps(getattr(ProcessGroup, name))
     def call(self: Any, *args: Any, **words: Any) -> Any:
         tensor = _first([*args, *words.values()])
         if tensor is not None and self._has(tensor.device):
             return getattr(self._rest, name)(*args, **words)
-        return ours(self, *args, **words)
+        return getattr(ProcessGroup, name)(self, *args, **words)  # as it is now: a profiler replaces it
 
     return call
 

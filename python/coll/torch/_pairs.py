@@ -66,7 +66,8 @@ class Pairs:
         still = []
         for stream, work in self._sending:
             if work._is_done:
-                self._idle.append(stream)
+                if not work._failed:  # a stream keeps its first error
+                    self._idle.append(stream)
             else:
                 still.append((stream, work))
         stream = self._idle.pop() if self._idle else self._comm.stream()

@@ -11,8 +11,7 @@ from torch import Tensor
 from .._errors import ArgumentError, UnsupportedError
 
 # Types that hold several numbers in an element: moved as bytes.
-_PACKED = {getattr(torch, name) for name in ("float4_e2m1fn_x2", "quint4x2", "quint2x4", "qint8", "quint8", "qint32")
-           if hasattr(torch, name)}
+_PACKED = {getattr(torch, name) for name in ("float4_e2m1fn_x2",) if hasattr(torch, name)}
 
 
 def check(tensor: Tensor) -> Tensor:
@@ -24,6 +23,12 @@ def check(tensor: Tensor) -> Tensor:
                                "Move it with .cpu(), or make a group with a backend for that device")
     if tensor.layout is not torch.strided:
         raise UnsupportedError(f"coll: a tensor of layout {tensor.layout} is not supported here: pass x.to_dense()")
+    if tensor.is_quantized:
+        raise UnsupportedError(f"coll: a quantised tensor ({tensor.dtype}) has a scale and a zero point, which calls do not move: pass "
+                               "x.int_repr() and these beside it, or x.dequantize()")
+    if hasattr(type(tensor), "get_mask"):
+        raise UnsupportedError("coll: a masked tensor has numbers behind its mask, which would be used: pass one with these filled in, "
+                               "x.to_tensor(0), and x.get_mask() beside it")
     return tensor
 
 

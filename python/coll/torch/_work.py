@@ -11,6 +11,8 @@ other futures.
 
 from __future__ import annotations
 
+import functools
+import re
 import threading
 from datetime import timedelta
 from typing import Any, Callable
@@ -19,9 +21,16 @@ import torch
 from torch.distributed import DistBackendError
 from torch.distributed import Work as _Base
 
+from .. import _coll
 from .._errors import CancelledError, CollError, PeerLate
 from .._work import sleeping
 from . import _devices
+
+
+# Python's names, and torch's.
+_NAMES = {"the id": "PyTorch's store", "it closed its communicator": "it called destroy_process_group()", "close:": "destroy_process_group:",
+          "irecv": "recv"}
+_TORCH = re.compile(r"\b(?:" + "|".join(_NAMES) + r")(?!\w)")
 
 
 def translate(error: BaseException, limit_s: float | None = None) -> BaseException:
@@ -31,7 +40,7 @@ def translate(error: BaseException, limit_s: float | None = None) -> BaseExcepti
     """
     if not isinstance(error, CollError) or (error.lost == "call" and not isinstance(error, CancelledError)):
         return error
-    text = str(error)
+    text = _TORCH.sub(lambda found: _NAMES[found[0]], str(error))
     if isinstance(error, PeerLate) and limit_s is not None:
         text += f": Timed out waiting {round(limit_s * 1000)}ms for it"
     made: BaseException = DistBackendError(text)
@@ -118,7 +127,7 @@ class Work(_Base):  # type: ignore[misc]
             # A future of torch fails only by a function chained to another: DDP, which is C++, takes an exception that
             # set_exception() has put into one for a tensor.
             ended = self.is_completed()
-            self._future = self._start if ended and self._failure is None else self._start.then(self._outcome)
+            self._future = self._start if ended and self._failure is None else self._start.then(functools.partial(_coll.outcome, self))
             if ended:
                 self._start.set_result(self._value)
             else:
@@ -149,11 +158,6 @@ class Work(_Base):  # type: ignore[misc]
     def _set_future(self) -> None:
         self.is_completed()
         self._start.set_result(None)
-
-    def _outcome(self, _: Any) -> Any:
-        if self._failure is not None:
-            raise self._failure
-        return self._value
 
     def _ready(self) -> bool:
         """Whether all parts have ended."""
