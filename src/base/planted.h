@@ -2,7 +2,7 @@
  * Defects planted on purpose. tests/multi/ compiles a few files of the library once more
  * with COLL_PLANTED defined, for the programs rounds-planted, ways_all-planted, cuda_queues-planted,
  * cuda_records-planted and cuda_graphs-planted. The campaigns of soak.py, ways_all.py, staged.py, mapped.py and
- * capture.py must find every one of them; in the library the condition is the constant false.
+ * capture.py, and members-explore must find every one of them; in the library the condition is the constant false.
  */
 #ifndef COLL_BASE_PLANTED_H
 #define COLL_BASE_PLANTED_H
@@ -43,6 +43,25 @@ enum coll_planted {
 	COLL_PLANTED_MATCH_BULK,     /* payloads leave in the order of offers, not of requests */
 	COLL_PLANTED_MATCH_SILENT,   /* the sender does not learn that its long message is refused */
 	COLL_PLANTED_MATCH_END,
+	/* Of src/members/, for the program members-explore, which counts through them. */
+	COLL_PLANTED_DECIDE_FIRST,
+	COLL_PLANTED_DECIDE_UNREAD = COLL_PLANTED_DECIDE_FIRST, /* who has ended does not count, and its last words are
+	                                                         * not looked at */
+	COLL_PLANTED_DECIDE_ANSWERS_ONLY,                       /* any number of promises is enough */
+	COLL_PLANTED_DECIDE_KEEPS_PROMISED,                     /* accepting does not raise what was promised */
+	COLL_PLANTED_DECIDE_OWN_VALUE,                          /* what others have accepted is not taken over */
+	COLL_PLANTED_DECIDE_LOWEST,                             /* of several, that of the lowest ballot is */
+	COLL_PLANTED_DECIDE_LATE_ACCEPT,                        /* a ballot below the promised one is accepted */
+	COLL_PLANTED_DECIDE_EARLY_ANSWER,                       /* the answer goes before the words are written */
+	COLL_PLANTED_DECIDE_HALF,                               /* half of the voters are enough */
+	COLL_PLANTED_DECIDE_WORDS_ACCEPT, /* that last words name this ballot counts as an answer */
+	COLL_PLANTED_DECIDE_GOES_ON,      /* a ballot goes on though last words name a higher one */
+	COLL_PLANTED_DECIDE_SUSPECTED,    /* who is suspected does not count */
+	COLL_PLANTED_DECIDE_FORGETS,      /* a promise forgets what was accepted */
+	COLL_PLANTED_DETECT_EARLY,        /* who has ended is not counted before its words were read */
+	COLL_PLANTED_DETECT_OTHER_HOST,   /* nor if it was on another host */
+	COLL_PLANTED_DETECT_REPORTED,     /* nor if it is only reported as dead */
+	COLL_PLANTED_DECIDE_END,
 	/* No defect, but what a busy machine does: nothing may be made of it. */
 	COLL_PLANTED_SLOW_JUDGE, /* time passes before a question is answered, and more before the answer is looked at
 	                          */

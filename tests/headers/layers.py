@@ -14,7 +14,7 @@ import sys
 LEVELS = [["base"], ["net", "transport"], ["reduce"], ["device"], ["plan", "transports/common", "topology"],
           ["transports/hook", "transports/loop", "transports/shm", "transports/tcp", "transports/rdma"], ["transports", "record", "proof"],
           ["engine", "algos", "bootstrap", "control"], ["intra", "context"], ["core"],
-          ["select", "watch", "inspect"], ["match", "inflight"], ["call"], ["devcall"], ["comm"], ["api"]]
+          ["select", "watch", "inspect", "members"], ["match", "inflight"], ["call"], ["devcall"], ["comm"], ["api"]]
 LEVEL = {name: i for i, level in enumerate(LEVELS) for name in level}
 # Narrower than the levels: what these may see beside themselves and the public headers.
 ONLY = {
