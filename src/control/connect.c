@@ -18,6 +18,7 @@
 #include "control/ping.h"
 #include "control/process.h"
 #include "control/state.h"
+#include "control/words.h"
 #include "net/net.h"
 
 enum { STRANGERS_MAX = 128, ACCEPTS_PER_CALL = 64 };
@@ -53,6 +54,7 @@ void coll_control_drop_link(struct coll_control *c, struct coll_control_link *l)
 	for (int i = 0; i < c->nlinks; i++)
 		if (c->links[i] == l)
 			c->links[i] = c->links[--c->nlinks];
+	coll_control_take_words(c, l);
 	coll_net->close(l->fd);
 	free(l);
 }
@@ -391,6 +393,7 @@ void coll_control_accept(struct coll_control *c, int listener)
 		l->deadline_ns = coll_clock_ns() + COLL_DELAY_NS(CONTROL_STRANGER);
 		coll_handshake_challenge(c, l, &m.u.hello);
 		coll_link_queue(l, &m);
+		/* Who has closed it already may have left words there. */
 		if (coll_link_flush(l))
 			coll_control_watch(c, l);
 		else

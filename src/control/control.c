@@ -26,6 +26,7 @@
 #include "control/ports.h"
 #include "control/process.h"
 #include "control/state.h"
+#include "control/words.h"
 #include "net/net.h"
 
 void coll_control_unlock(struct coll_control *c)
@@ -72,6 +73,10 @@ static bool handle(struct coll_control *c, struct coll_control_link *l)
 		l->corrupt = true;
 		return false;
 	}
+	if (!l->ready && l->inbound && m->type == COLL_MSG_WORDS) {
+		coll_control_on_words(c, m);
+		return false; /* there is no more to read */
+	}
 	if (!l->ready && m->type != COLL_MSG_CHALLENGE && m->type != COLL_MSG_HELLO && m->type != COLL_MSG_WELCOME)
 		return false;
 	l->heard_ns = coll_clock_ns();
@@ -99,6 +104,10 @@ static bool handle(struct coll_control *c, struct coll_control_link *l)
 	case COLL_MSG_CLOSE: coll_control_given_up(c, l); return true;
 	case COLL_MSG_ALIVE: return true;
 	case COLL_MSG_ALTERED: coll_control_altered(c, l, " there"); return true;
+	case COLL_MSG_CARRIED:
+		if (c->env.carried)
+			c->env.carried(c->env.ctx, l->peer, false, m->u.carried.bytes);
+		return true;
 	case COLL_MSG_ERROR: return coll_control_on_error(c, l, &m->u.error);
 	default: return false;
 	}
@@ -135,6 +144,7 @@ static void process_ended(struct coll_control *c, int peer)
 	struct coll_control_link *l;
 
 	coll_control_forget_process(c, peer);
+	c->peers[peer].ended = coll_control_is_here(c, peer);
 	for (int i = 0; i < c->nlinks; i++) {
 		l = c->links[i];
 		if (l->peer != peer)
@@ -214,6 +224,8 @@ static void service_locked(struct coll_control *c)
 		coll_control_keep_links(c, now);
 		coll_control_send_pings(c, now);
 		coll_control_say_alive(c, now);
+		if (c->env.served)
+			c->env.served(c->env.ctx);
 	}
 }
 

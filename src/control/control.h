@@ -67,6 +67,11 @@ struct coll_control_env {
 	void (*alert)(void *ctx, uint64_t comm);
 	/* Whether a communicator lives here and has not looked at its failure. Likewise. */
 	bool (*needs)(void *ctx, uint64_t comm);
+	/* A message for those above has come from a process; words: left by it, maybe before its end (carry.h). Called
+	 * with the lock held. NULL: nobody wants them. */
+	void (*carried)(void *ctx, int process, bool words, const uint8_t *bytes);
+	/* The links were served: what waits for one may go on. Likewise. */
+	void (*served)(void *ctx);
 	/* Whether a link of the data path to a process is up: its host answers. NULL: not known. Likewise. */
 	bool (*linked)(void *ctx, int process);
 	void *ctx;

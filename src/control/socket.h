@@ -6,6 +6,7 @@
 
 #include "control/control.h"
 #include "control/seal.h"
+#include "control/words.h"
 #include "net/listen.h"
 
 enum coll_message_type {
@@ -21,6 +22,8 @@ enum coll_message_type {
 	COLL_MSG_ERROR,   /* the last error of this process: last_error.h */
 	COLL_MSG_FIRST,   /* of the notes of a failure, that of this origin was the first: gossip.h */
 	COLL_MSG_ALTERED, /* a message on this connection was altered on its way here: it ends, its process lives */
+	COLL_MSG_CARRIED, /* for those above: carry.h */
+	COLL_MSG_WORDS,   /* the same, on a connection without a handshake: its check is a proof */
 };
 
 /* Who the two are, and how large the job, is known to both: it is in the proofs, and does not travel. */
@@ -36,6 +39,12 @@ struct coll_stated_error {
 	uint64_t age_ms;
 };
 
+/* Of COLL_MSG_CARRIED, COLL_MSG_WORDS. */
+struct coll_carried {
+	int32_t writer, none; /* of words */
+	uint8_t bytes[COLL_CARRIED_BYTES];
+};
+
 /* Everything that travels: one size, so that a reader never allocates. */
 struct coll_message {
 	uint32_t magic;
@@ -47,6 +56,7 @@ struct coll_message {
 		struct coll_mismatch_msg question;
 		struct coll_answer answer;
 		struct coll_stated_error error;
+		struct coll_carried carried;
 		char bytes[320];
 	} u;
 	struct coll_proof check; /* behind the handshake: over all the above, see seal.h */

@@ -45,6 +45,10 @@ struct peer {
 	bool door_opened;    /* a listener accepted and closed during this round of addresses */
 	unsigned hello_ms;   /* wait limit with the next handshake, 0: the shortest */
 	uint64_t opening_ns; /* since when this process opens links to it and none was authenticated; 0: it does not */
+	bool ended;          /* its process or its context has, for certain; of this host only */
+	bool words_read;     /* and all words that it left here were read after that: carry.c */
+	uint64_t looked_ns;  /* carry.c: when to look for its end again */
+	uint64_t carry_ns;   /* and when to connect again though it is dead */
 	/* Whether it lives: liveness.c. */
 	uint64_t suspect_until_ns; /* 0: no suspicion */
 	uint64_t reconnect_ns;     /* when to connect again */
