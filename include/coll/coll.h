@@ -70,6 +70,7 @@ typedef enum coll_status {
 	COLL_ERR_PEER_DEAD = 20,   /* it exited, was killed, or its link broke */
 	COLL_ERR_PEER_SILENT = 21, /* its process exists but does not answer */
 	COLL_ERR_PEER_LATE = 22,   /* it answers but did not enter the call in time */
+	COLL_ERR_EXCLUDED = 23,    /* the other members go on without this rank */
 
 	/* The communicator is lost: destroy it. */
 	COLL_ERR_MISMATCH = 30, /* ranks made different calls */
@@ -301,6 +302,20 @@ COLL_API coll_status coll_comm_create_from_ranks(coll_comm *parent, const int *r
  */
 COLL_API coll_status coll_comm_create_group(coll_comm *parent, const int *ranks, int n, uint64_t tag,
                                             coll_comm **child);
+
+/*
+ * The members of comm that live, as a new communicator, in the order of their ranks. All that live make this call,
+ * whatever they were in: comm may have failed, or the call ends it for all with COLL_ERR_ABORTED ("shrunk"). The
+ * members agree who lives, so every rank that returns has the same list; each answers in its service thread, whether
+ * or not it has come to the call. *lost (may be NULL; room for the size of comm) receives the ranks of comm that are
+ * missing, *nlost (may be NULL) their number. Who dies after the decision is a dead member of *shrunk: shrink that.
+ * comm must still be destroyed; it can be shrunk once. At most 256 ranks.
+ *
+ * COLL_AGAIN: no decision within the limit of coll_comm_set_timeout(), since too few members answer: make the call
+ * again. More than half must, without those that have ended on a host where a member goes on: of these it is known what
+ * they had agreed to. COLL_ERR_EXCLUDED: the others have decided without this rank, which did not answer them for 3 s.
+ */
+COLL_API coll_status coll_comm_shrink(coll_comm *comm, coll_comm **shrunk, int *lost, int *nlost);
 
 /* Destroy a communicator. Collective; always sets *comm to NULL. Waits for a bounded time
  * for peers that still read data of this rank. Returns COLL_OK, or a failure that no call

@@ -3,9 +3,12 @@
  */
 #include "api/check.h"
 #include "comm/group.h"
+#include "comm/shrink.h"
 #include "comm/split.h"
+#include "core/entry.h"
 #include "core/error.h"
 #include "inflight/async.h"
+#include "inflight/notify.h"
 
 static coll_status check(coll_status st, coll_comm *parent, const char *kind, coll_comm **child)
 {
@@ -53,4 +56,18 @@ coll_status coll_comm_create_group(coll_comm *parent, const int *ranks, int n, u
 	if (parent && coll_group.depth >= 0) /* a function of an event may run in any thread */
 		coll_comm_group_decline(parent, ranks, n, tag, st);
 	return st;
+}
+
+/* The communicator may have failed. */
+coll_status coll_comm_shrink(coll_comm *comm, coll_comm **shrunk, int *lost, int *nlost)
+{
+	static const char kind[] = "comm_shrink";
+
+	if (coll_entry_no_comm(comm, kind) || coll_notify_forbids(comm->ctx, kind))
+		return COLL_ERR_ARGUMENT;
+	if (coll_group.depth > 0)
+		return coll_comm_refuse(comm, kind, COLL_ERR_ARGUMENT, "not inside a group");
+	if (!shrunk)
+		return coll_comm_refuse(comm, kind, COLL_ERR_ARGUMENT, "shrunk is NULL");
+	return coll_comm_shrink_living(comm, shrunk, lost, nlost);
 }

@@ -89,6 +89,11 @@ ROW(DEADLOCK_UNMOVED, 1000, TIMEOUT, "every rank of a cycle has not moved for so
 ROW(DEADLOCK_FRESH, 400, TIMEOUT, "and its answer is no older")
 ROW(DEADLOCK_AGE, 200, TIMEOUT, "and what the answer shows was seen no longer ago")
 
+/* Members: src/members. */
+ROW(SUSPECT, 3000, TIMEOUT, "for a member to answer when the members are decided anew; then they go on without it")
+ROW(MEMBERS_BALLOT, 100, PACE, "least pause, and most of its random part, before another member begins a ballot")
+ROW(MEMBERS_LOOK, 1, PACE, "between looks of a call that waits for such a decision")
+
 /* Calls and communicators. */
 ROW(TAG_WAKE, 100, PACE, "between wake requests to a rank that has no channel for tagged messages yet")
 ROW(WAIT_GOES_ON, 1000, TIMEOUT, "since the last wait for a receive: the next one goes on with its deadlines")

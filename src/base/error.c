@@ -39,6 +39,7 @@ const char *coll_status_string(coll_status status)
 	case COLL_ERR_PEER_DEAD: return "peer is dead or unreachable";
 	case COLL_ERR_PEER_SILENT: return "peer is silent";
 	case COLL_ERR_PEER_LATE: return "peer did not enter the call in time";
+	case COLL_ERR_EXCLUDED: return "the others go on without this rank";
 	case COLL_ERR_MISMATCH: return "ranks made different calls";
 	case COLL_ERR_CORRUPT: return "corrupt data received";
 	case COLL_ERR_ABORTED: return "communicator was aborted";

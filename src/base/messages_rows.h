@@ -56,6 +56,7 @@ MESSAGE(1220, COLL_OK, "A forked child used an object of its parent.", "Destroy 
 MESSAGE(2000, COLL_ERR_PEER_DEAD, "A rank is dead or unreachable.", "The text names the rank: look at its output.")
 MESSAGE(2001, COLL_ERR_PEER_SILENT, "A rank does not answer.", "The text names the rank: check its state with ps on its host.")
 MESSAGE(2002, COLL_ERR_PEER_LATE, "A rank did not make the call in time.", "The text names the rank and its last call.")
+MESSAGE(2003, COLL_ERR_EXCLUDED, "The other members of a communicator have decided to go on without this rank.", "It was stopped or cut off for more than 3 s, or reported as dead: check its host and network, then start it anew.")
 MESSAGE(2101, COLL_OK, "The process of the rank ended or was killed, or its network connection broke.", "Look at that rank's output and at the kernel log of its host (out of memory?).")
 MESSAGE(2102, COLL_OK, "A rank destroyed its communicator while this rank still waits for it.", "Its program ended too early or made fewer calls: compare the number of calls.")
 MESSAGE(2103, COLL_OK, "The connection between two ranks broke, but both processes live.", "Check the network between the two hosts; a firewall that drops idle connections does this.")

@@ -50,6 +50,7 @@
 #include "inspect/dump_signal.h"
 #include "intra/region.h"
 #include "match/tags.h"
+#include "members/changes.h"
 #include "select/frame.h"
 #include "select/intra.h"
 #include "watch/alarm.h"
@@ -367,6 +368,9 @@ static const struct coll_context_hooks hooks = {
         .answer = coll_held_up_answer,
         .alert = coll_comm_alert,
         .needs = coll_comm_needs_note,
+        .carried = coll_changes_on_message,
+        .served = coll_changes_serve,
+        .closed = coll_changes_free,
 };
 
 /* The communicator failed before the program had it. Ends the context as well. */

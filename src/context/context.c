@@ -169,6 +169,8 @@ static coll_status open_control(struct coll_context *c, struct coll_error_box *e
 	                                     .alert = c->hooks->alert,
 	                                     .needs = c->hooks->needs,
 	                                     .linked = env_linked,
+	                                     .carried = c->hooks->carried,
+	                                     .served = c->hooks->served,
 	                                     .ctx = c};
 
 	return coll_control_open(&env, &c->info, &c->control, err);
@@ -470,6 +472,8 @@ void coll_context_close(struct coll_context **ctx)
 	c->hooks->close(c);
 	coll_other_jobs_leave(c);
 	coll_control_close(&c->control, COLL_DELAY_CONTROL_CLOSE_MS);
+	if (c->hooks->closed)
+		c->hooks->closed(c);
 	for (int i = 0; i < c->ntransports; i++)
 		c->transports[i].table.close(c->transports[i].inst);
 	for (int r = 0; c->processes && r < c->size; r++)

@@ -75,6 +75,7 @@ struct coll_inside_level {
 	uint32_t *group_of;
 };
 
+struct coll_changes;
 struct coll_host_nics;
 struct coll_other_jobs;
 
@@ -118,6 +119,7 @@ struct coll_context {
 	struct coll_comm *comms;
 	struct coll_inspector *inspector; /* NULL without the service thread */
 	struct coll_slow *slow;           /* watch/slow.h; the same */
+	struct coll_changes *changes;     /* members/changes.h; NULL: there was none */
 	struct coll_moment birth;         /* clock values that translate the time stamps of the recorder */
 	bool birth_counter;
 	atomic_bool dumped; /* a dump was written after a failure */
@@ -189,6 +191,10 @@ struct coll_context_hooks {
 	bool (*answer)(void *ctx, int process, const struct coll_mismatch_msg *q, struct coll_answer *a);
 	void (*alert)(void *ctx, uint64_t comm);
 	bool (*needs)(void *ctx, uint64_t comm);
+	void (*carried)(void *ctx, int process, bool words, const uint8_t *bytes);
+	void (*served)(void *ctx);
+	/* In coll_context_close(), when the control plane is closed. */
+	void (*closed)(struct coll_context *ctx);
 };
 
 /* First half of creation: everything that needs no peer. Fills ctx->info. group: connects the

@@ -312,6 +312,7 @@ static bool child_is_refused(struct held *h)
 	NO("comm_create_group", comm_create_group(c, x, 1, 0, &child));
 	NO("comm_abort", comm_abort(c, "in a child"));
 	NO("comm_set_timeout", comm_set_timeout(c, 1, 1));
+	NO("comm_shrink", comm_shrink(c, &child, NULL, NULL));
 	NO("comm_stats", comm_stats(c, NULL, &n));
 	NO("comm_peer_stats", comm_peer_stats(c, NULL, &n));
 	NO("explain", comm_explain(c, "barrier", 1, COLL_U8, (char *)y, sizeof(y)));

@@ -77,6 +77,7 @@ ncclResult_t nccl_code(coll_status status)
 	case COLL_ERR_PEER_DEAD:
 	case COLL_ERR_PEER_SILENT:
 	case COLL_ERR_PEER_LATE:
+	case COLL_ERR_EXCLUDED:
 	case COLL_ERR_CORRUPT:
 	case COLL_ERR_ABORTED: return ncclRemoteError;
 	default: return ncclInternalError;
