@@ -25,7 +25,9 @@
 #include "intra/fastpath.h"
 #include "select/bind.h"
 
-enum { LOOKS = 400, YIELDS = 4 };
+/* In a crowd the peer may be on another core at this moment, and answers as fast as ever. Or it is not, and each look
+ * takes away from what this rank gets of its core. */
+enum { LOOKS = 400, LOOKS_IN_CROWD = 24, YIELDS = 4 };
 _Static_assert((int)COLL_FASTPATH_ROOTS >= (int)COLL_INTRA_SIZE_MAX, "roots in turn have a place each");
 
 /* Sums of one or two elements. Inline code does the work of the kernel and saves the kernel call,
@@ -285,8 +287,8 @@ static coll_status one_line(struct coll_comm *comm, struct coll_fastpath *q, con
 	theirs = coll_intra_fastpath_theirs(n, epoch);
 	/* Pause between two loads: see coll_intra_await(). */
 	while (atomic_load_explicit(&theirs->word, memory_order_acquire) != word) {
-		if (unlikely(--looks == 0) || unlikely(!coll_context_spins(comm->ctx)) ||
-		    unlikely(coll_async_needs_callers(comm->ctx->async)))
+		if (unlikely(--looks == 0) || unlikely(coll_async_needs_callers(comm->ctx->async)) ||
+		    (unlikely(looks == LOOKS - LOOKS_IN_CROWD) && !coll_context_spins(comm->ctx)))
 			goto later;
 		coll_cpu_relax();
 	}
@@ -318,14 +320,17 @@ static __attribute__((noinline)) void begin_count(struct coll_comm *comm, const 
  * of another core, yields only pass that core around. The engine's polls are slower. */
 static inline coll_status look_on(struct coll_comm *comm, struct coll_fastpath *q, struct coll_intra_state *state)
 {
-	const bool alone = coll_context_spins(comm->ctx);
+	const bool crowded = comm->ctx->dedicated_cores && comm->ctx->crowd.now;
+	const bool alone = crowded || coll_context_spins(comm->ctx);
 	coll_status st = COLL_AGAIN;
 
 	if (!alone)
 		begin_count(comm, q, state);
-	for (int left = alone ? LOOKS : YIELDS; left > 0 && st == COLL_AGAIN; left--) {
+	for (int left = crowded ? LOOKS_IN_CROWD : alone ? LOOKS : YIELDS; left > 0 && st == COLL_AGAIN; left--) {
 		if (coll_async_needs_callers(comm->ctx->async) || (!alone && !coll_context_yield(comm->ctx)))
 			break;
+		if (alone)
+			coll_cpu_relax();
 		st = q->job.intra->poll(q->job.intra->arg, &q->job, state);
 	}
 	if (!alone && st != COLL_AGAIN)

@@ -51,6 +51,7 @@ coll_status coll_comm_wait_eagerly(struct coll_comm *comm, const struct coll_wai
 			return st;
 		if (coll_run_awaits_progress(w->runs[0]))
 			coll_context_progress(comm->ctx);
+		coll_cpu_relax();
 	}
 	return COLL_AGAIN;
 }

@@ -14,7 +14,7 @@
 
 /* Parts of COLL_DELAY_CROWD_LOOK_MS: a wait is in vain after so long, and being held up so long counts; and a part of
  * the time since the last look. */
-enum { LOOK_AFTER = 125, HELD_UP = 10, HELD_UP_PART = 32, TIMES = 4 };
+enum { LOOK_AFTER = 125, HELD_UP = 10, HELD_UP_PART = 8, TIMES = 4 };
 
 static uint64_t get(const _Atomic uint64_t *number)
 {
@@ -70,5 +70,8 @@ bool coll_crowd_is_over(struct coll_context *ctx, uint64_t now_ns)
 	if (now_ns < get(&ctx->crowd.until_ns))
 		return false;
 	atomic_store_explicit(&ctx->crowd.now, false, memory_order_relaxed);
+	/* Ranks that sleep share a core, and hold each other up: the next look begins anew. */
+	for (int i = 0; i < 2; i++)
+		atomic_store_explicit(&ctx->crowd.look[i].thread, 0, memory_order_relaxed);
 	return true;
 }

@@ -28,7 +28,7 @@
 #include "net/net.h"
 
 /* A clock read costs as much as a few looks. A yield takes as long as several looks. */
-enum { SPINS_PER_CLOCK = 64, YIELDS_PER_CLOCK = 4, SPINS_IN_CROWD = 32 };
+enum { SPINS_PER_CLOCK = 64, YIELDS_PER_CLOCK = 4, SPINS_IN_CROWD = 4, SPINS_AMONG_MANY = 32 };
 
 struct coll_sleeper {
 	struct coll_sleeper *next;
@@ -139,17 +139,21 @@ bool coll_context_yield(struct coll_context *ctx)
 	return false;
 }
 
-/* In a crowd the others may be on cores at this moment, so there is a short look before a sleep. */
+/* In a crowd the others may be on cores at this moment, so there is a short look before a sleep; longer where there are
+ * more ranks than cores, who would wake each other often. */
 bool coll_context_pause(struct coll_context *ctx, bool spin, unsigned *looks, bool *must_sleep)
 {
 	const bool crowded = atomic_load_explicit(&ctx->crowd.now, memory_order_relaxed);
+	const unsigned spins = ctx->dedicated_cores ? SPINS_IN_CROWD : SPINS_AMONG_MANY;
 
 	*must_sleep = false;
-	if (spin || (crowded && (*looks + 1) % SPINS_IN_CROWD != 0)) {
+	if (spin || (crowded && (*looks + 1) % spins != 0)) {
 		coll_cpu_relax();
 		return ++*looks % SPINS_PER_CLOCK == 0;
 	}
-	*must_sleep = !coll_context_yield(ctx);
+	/* A crowd that is over shows by the next looks, not by a yield, which would cost a time slice if it is not. */
+	*must_sleep =
+	        !(crowded && ctx->dedicated_cores ? coll_crowd_is_over(ctx, coll_clock_ns()) : coll_context_yield(ctx));
 	return ++*looks % YIELDS_PER_CLOCK == 0 || *must_sleep;
 }
 

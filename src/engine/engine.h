@@ -70,7 +70,7 @@ struct coll_intra_state {
 	uint32_t taken;      /* of those: what has come back */
 	uint32_t pending;    /* ranks without a sign of arrival, or the one waited for */
 	uint32_t events;     /* steps made: who waits sees whether anything has moved */
-	uint32_t idle;       /* polls that found nothing */
+	uint32_t idle;       /* polls that found nothing, since the last movement */
 	uint32_t cell;
 	uint32_t pieces; /* how it is cut */
 	size_t piece;

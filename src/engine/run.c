@@ -476,6 +476,8 @@ static coll_status poll_intranode(struct coll_run *run, bool *moved)
 	const uint64_t before = run->events + run->intra.events;
 	const coll_status status = run->status == COLL_AGAIN ? advance_intranode(run) : run->status;
 
+	if (run->events + run->intra.events != before)
+		run->intra.idle = 0;
 	if (moved)
 		*moved = run->events + run->intra.events != before;
 	return status;

@@ -321,7 +321,7 @@ static struct turn plan(const struct coll_intra *n, const struct coll_job *job, 
 static coll_status look_around(struct coll_intra *n, const struct coll_job *job, struct coll_intra_state *s,
                                struct turn *t)
 {
-	int left = coll_intra_looks(n);
+	int left = coll_intra_looks(n, s);
 	struct made m;
 	bool late;
 

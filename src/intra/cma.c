@@ -347,7 +347,7 @@ static coll_status await_taken(struct coll_intra *n, struct coll_intra_state *s)
 	const struct intra_line *line = line_of(n, s, s->done, LINE_TAKEN);
 	uint64_t word = atomic_load_explicit(&line->word, memory_order_acquire);
 
-	for (int left = n->looks; left > 0 && (uint32_t)(word >> 32) != s->epoch; left--) {
+	for (int left = coll_intra_looks(n, s); left > 0 && (uint32_t)(word >> 32) != s->epoch; left--) {
 		coll_cpu_relax();
 		word = atomic_load_explicit(&line->word, memory_order_acquire);
 	}

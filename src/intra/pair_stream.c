@@ -183,7 +183,7 @@ static coll_status look_around(struct coll_intra *n, const struct coll_job *job,
 	uint32_t made = 0;
 	coll_status st = plan(n, job, s, t, &made);
 
-	for (int left = made == s->cell ? 0 : coll_intra_looks(n); st == COLL_OK && t->late && left > 0; left--) {
+	for (int left = made == s->cell ? 0 : coll_intra_looks(n, s); st == COLL_OK && t->late && left > 0; left--) {
 		coll_cpu_relax();
 		st = plan(n, job, s, t, &made);
 	}
