@@ -96,7 +96,8 @@ static void adjust_timer(struct coll_reactor *r)
 		soon = atomic_load(&r->soon);
 		const uint32_t ms = soon ? COLL_DELAY_REACTOR_SOON_MS : r->table->interval_ms(r->inst);
 
-		if (ms != r->tick_ms || soon)
+		/* Set once: begun again in each round, it would never end among events that come more often. */
+		if (ms != r->tick_ms)
 			set_timer(r, ms);
 		r->tick_ms = ms;
 	} while (soon != atomic_load(&r->soon));

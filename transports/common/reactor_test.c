@@ -6,6 +6,7 @@
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/timerfd.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/delay.h"
@@ -112,6 +113,28 @@ COUNTS_TEST(reactor, ticks_until_nothing_is_left)
 	/* Asked for again, it comes again. */
 	coll_reactor_soon(&c->r);
 	CHECK(readable(c, LIMIT_MS));
+}
+
+static long left_ns(const struct counts *c)
+{
+	struct itimerspec t = {0};
+
+	CHECK(timerfd_gettime(c->r.timer_fd, &t) == 0);
+	return t.it_value.tv_nsec;
+}
+
+/* Rounds do not begin the time anew: among events without end none would come. */
+COUNTS_TEST(reactor, a_tick_comes_nearer_in_each_round)
+{
+	const struct timespec nap = {.tv_nsec = COLL_DELAY_REACTOR_SOON_MS * 1000000 / 2};
+	long first_ns;
+
+	coll_reactor_soon(&c->r);
+	coll_reactor_serve(&c->r);
+	first_ns = left_ns(c);
+	nanosleep(&nap, NULL);
+	coll_reactor_serve(&c->r);
+	CHECK(c->ticks > 0 || left_ns(c) <= first_ns - nap.tv_nsec, "%ld ns, then %ld", first_ns, left_ns(c));
 }
 
 COUNTS_TEST(reactor, the_interval_is_the_transport_s)

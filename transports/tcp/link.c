@@ -441,10 +441,12 @@ void coll_tcp_link_ended(struct tcp_link *l)
 }
 
 /* The link's lock held. One that connects, though closed, is ended first, by
- * coll_tcp_connect_retry(): so its attempt is over. */
+ * coll_tcp_connect_retry(): so its attempt is over. What this process lacks is told first, though it has not opened
+ * the link. */
 static bool unused(const struct tcp_link *l)
 {
-	return l->base.opens == 0 && (l->state == LINK_DOWN || l->state == LINK_ENDED);
+	return l->base.opens == 0 && (l->state == LINK_DOWN || l->state == LINK_ENDED) &&
+	       !coll_peer_link_tells_first(&l->base);
 }
 
 void coll_tcp_link_free(struct tcp_link *l)

@@ -622,6 +622,25 @@ TEST(tcp, closed_while_it_connects)
 	close(fd);
 }
 
+/* The peer alone has it open. It learns the reason before the socket ends. */
+TEST(tcp, what_is_lacking_here_is_told_of_a_link_of_the_peer)
+{
+	struct station s = {0};
+	struct raw_peer far;
+	struct tcp_link *l;
+
+	REQUIRE(station_open(&s, 1) == COLL_OK);
+	REQUIRE(raw_connect(&far, &s, 3));
+	l = tcp_link_at(s.in, 0);
+	pthread_mutex_lock(&l->base.lock);
+	coll_tcp_link_fail(l, COLL_ERR_SYSTEM, "no memory");
+	pthread_mutex_unlock(&l->base.lock);
+	CHECK(UNTIL(&s, l->state == LINK_FREE) && s.downs == 1 && strstr(s.cause, "no memory"), "%d: %s", s.downs,
+	      s.cause);
+	station_close(&s);
+	close(far.fd);
+}
+
 static const char *control_of(int fd, char name[TCP_CONTROL_NAME])
 {
 	socklen_t len = TCP_CONTROL_NAME - 1;
