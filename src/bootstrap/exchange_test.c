@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <ifaddrs.h>
+#include <linux/filter.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
 #include <time.h>
@@ -406,7 +407,10 @@ static void play_rank_two(struct job *j, uint32_t version, const struct coll_pla
 	payload = buf + sizeof(in) + in.places_bytes;
 	for (size_t i = 0; i < 200; i++)
 		payload[i] = pattern(2, i);
-	a = meeting_place(j);
+	if (j->id.unix_name[0])
+		a = meeting_place(j);
+	else
+		coll_address_numeric(&a, j->id.root_host, j->id.root_port);
 	while (w->state != COLL_WIRE_OPEN) {
 		struct pollfd p;
 
@@ -461,6 +465,55 @@ TEST(exchange, a_rank_that_stops_reading_is_silent)
 	coll_wire_close(&w);
 	CHECK(j.result[0].status == COLL_ERR_PEER_SILENT && j.result[0].culprit == 2, "%s", j.result[0].message);
 	CHECK(j.result[1].status == COLL_OK, "%s", j.result[1].message);
+	job_free(&j);
+}
+
+/* From now on packets that come for this socket are lost, and are not acknowledged. */
+static bool lose_all(int fd)
+{
+	struct sock_filter drop = BPF_STMT(BPF_RET | BPF_K, 0);
+	const struct sock_fprog program = {1, &drop};
+
+	return setsockopt(fd, SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof(program)) == 0;
+}
+
+/* Its host goes out of reach when the table comes: that is no silence, however short the time for one is. */
+TEST(exchange, a_host_out_of_reach_is_not_silent)
+{
+	struct coll_wire w = {.fd = -1, .state = COLL_WIRE_CLOSED};
+	const struct coll_places nowhere = {0};
+	struct job j;
+
+	job_init(&j, 3, gather_200);
+	over_tcp(&j);
+	j.settings.timeout_ms = j.settings.unreachable_ms = 1200;
+	job_start(&j, 0);
+	play_rank_two(&j, WIRE_VERSION, &nowhere, FRAME_STAY, &w);
+	REQUIRE(lose_all(w.fd));
+	job_start(&j, 1);
+	job_wait(&j);
+	coll_wire_close(&w);
+	CHECK(j.result[0].status == COLL_ERR_PEER_DEAD && j.result[0].culprit == 2 &&
+	              strstr(j.result[0].message, "rank 2 is dead or unreachable"),
+	      "%s", j.result[0].message);
+	CHECK(j.result[1].status == COLL_OK, "%s", j.result[1].message);
+	job_free(&j);
+}
+
+/* The limit of a rank is over before that of rank 0, which has the verdict. */
+TEST(exchange, a_rank_whose_time_is_over_names_who_is_missing)
+{
+	struct job j;
+
+	job_init(&j, 3, gather_200);
+	over_unix(&j);
+	job_start(&j, 0);
+	j.settings.create_timeout_ms = 1800;
+	job_start(&j, 1);
+	job_wait(&j);
+	for (int r = 0; r < 2; r++)
+		CHECK(strstr(j.result[r].message, "rank 2 of 3 did not connect") && j.result[r].culprit == 2,
+		      "rank %d blames %d: %s", r, j.result[r].culprit, j.result[r].message);
 	job_free(&j);
 }
 

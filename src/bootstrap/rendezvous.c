@@ -8,7 +8,6 @@
 #include "bootstrap/rendezvous.h"
 
 #include <errno.h>
-#include <limits.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <stdarg.h>
@@ -368,55 +367,6 @@ void rendezvous_send_all(struct rendezvous *r, uint32_t type, const void *body, 
 	}
 }
 
-/* Changes whenever a child takes something or leaves. */
-static size_t undelivered(struct rendezvous *r)
-{
-	size_t left = (size_t)r->child_count;
-
-	for (int i = 0; i < r->child_count; i++) {
-		left += coll_wire_unsent(&r->children[i].wire);
-		if (coll_wire_unsent(&r->children[i].wire) == 0)
-			shutdown(r->children[i].wire.fd, SHUT_WR);
-	}
-	return left;
-}
-
-static int silence_ms(const struct coll_rendezvous_point *how)
-{
-	return how->settings ? how->settings->timeout_ms : INT_MAX;
-}
-
-bool rendezvous_deliver(struct rendezvous *r)
-{
-	const uint64_t silence_ns = (uint64_t)silence_ms(r->how) * COLL_NS_PER_MS;
-	uint64_t moved_ns = coll_clock_ns(), until_ns;
-	size_t left, before = 0;
-
-	r->closed = true;
-	while (r->pending_count > 0)
-		drop_pending(r, 0);
-	r->status = COLL_OK; /* from here on a child that hangs up is a child that has everything */
-	while (r->status == COLL_OK && (left = undelivered(r)) > 0) {
-		if (left != before)
-			moved_ns = coll_clock_ns();
-		before = left;
-		until_ns = moved_ns + silence_ns < r->how->deadline_ns ? moved_ns + silence_ns : r->how->deadline_ns;
-		if (coll_clock_ns() < until_ns && !coll_interrupt_here(false)) {
-			rendezvous_step(r, NULL, until_ns);
-			continue;
-		}
-		r->status = COLL_AGAIN;
-		if (coll_interrupt_here(false))
-			rendezvous_interrupted(r);
-		rendezvous_fail(r, COLL_ERR_PEER_SILENT, r->children[0].rank,
-		                "[COLL-2201] rank %d is silent: it has not read the addresses of the job for %llu ms",
-		                r->children[0].rank,
-		                (unsigned long long)((coll_clock_ns() - moved_ns) / COLL_NS_PER_MS));
-		return false;
-	}
-	return r->status == COLL_OK;
-}
-
 void rendezvous_tune(const struct coll_rendezvous_point *how, int fd)
 {
 	const int on = 1, idle = COLL_DELAY_CONTROL_IDLE_PROBE_MS / 1000;
@@ -434,31 +384,23 @@ void rendezvous_tune(const struct coll_rendezvous_point *how, int fd)
 	setsockopt(fd, IPPROTO_TCP, COLL_TCP_RTO_MAX, &again_ms, sizeof(again_ms));
 }
 
-bool rendezvous_drain(struct rendezvous *r, uint64_t until_ns)
+void rendezvous_shut(struct rendezvous *r)
 {
-	const bool before = coll_interrupt_here(false);
-
 	r->closed = true;
 	while (r->pending_count > 0)
 		drop_pending(r, 0);
-	if (r->status == COLL_AGAIN)
-		r->status = COLL_OK; /* from here on a child that hangs up is a child that has everything */
-	for (;;) {
-		for (int i = 0; i < r->child_count; i++)
-			if (coll_wire_unsent(&r->children[i].wire) == 0)
-				shutdown(r->children[i].wire.fd, SHUT_WR);
-		if (r->child_count == 0 || coll_clock_ns() >= until_ns || (!before && coll_interrupt_here(false)))
-			return r->child_count == 0;
-		rendezvous_step(r, NULL, until_ns);
-	}
+}
+
+void rendezvous_say(struct rendezvous *r, uint32_t type, coll_status status, int rank, const char *text)
+{
+	unsigned char buf[sizeof(struct failure) + TEXT_BYTES];
+
+	rendezvous_send_all(r, type, buf, pack_failure(buf, sizeof(buf), status, rank, text), NULL, 0);
 }
 
 void rendezvous_send_failure(struct rendezvous *r)
 {
-	unsigned char buf[sizeof(struct failure) + TEXT_BYTES];
-
-	rendezvous_send_all(r, FRAME_FAILED, buf, pack_failure(buf, sizeof(buf), r->status, r->culprit, r->text), NULL,
-	                    0);
+	rendezvous_say(r, FRAME_FAILED, r->status, r->culprit, r->text);
 }
 
 void rendezvous_refuse(const struct rendezvous *r, struct coll_wire *w)

@@ -104,11 +104,17 @@ struct child *rendezvous_find_child(struct rendezvous *r, int rank);
 void rendezvous_send_all(struct rendezvous *r, uint32_t type, const void *body, size_t len_bytes, const void *tail,
                          size_t tail_bytes);
 
+/* To all children: a frame that has the form of a failure. */
+void rendezvous_say(struct rendezvous *r, uint32_t type, coll_status status, int rank, const char *text);
+
 /* Send to all children why it failed. */
 void rendezvous_send_failure(struct rendezvous *r);
 
 /* The same to one newcomer. */
 void rendezvous_refuse(const struct rendezvous *r, struct coll_wire *w);
+
+/* No further rank is expected: newcomers are dropped. */
+void rendezvous_shut(struct rendezvous *r);
 
 /* Wait until every child has read what was sent, the table, and has hung up. A child that reads nothing for as long as
  * silence is borne, or whose host cannot be reached for its time, is a failure that names it, which false returns. */

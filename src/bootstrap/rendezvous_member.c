@@ -54,6 +54,7 @@ struct member {
 	char cause[160];    /* why the last try failed */
 	char stranger[160]; /* the last try that found somebody else, if any */
 	char waiting[400];  /* what the root is waiting for */
+	int missing;        /* the first of those, -1: not known */
 };
 
 static int root_rank(const struct member *m)
@@ -368,12 +369,15 @@ static bool finish(struct member *m, const struct coll_wire_frame *f)
 /* False: not a frame for this moment. The wire may be gone afterwards. */
 static bool from_above(struct member *m, const struct coll_wire_frame *f)
 {
+	coll_status status;
+
 	switch (f->type) {
 	case FRAME_STAY: return m->phase == SEEK_ROOT ? settle(m, root_rank(m)), true : false;
 	case FRAME_WELCOME: return m->phase == SEEK_PARENT ? settle(m, m->parent), true : false;
 	case FRAME_PARENT: return m->phase == SEEK_ROOT && go_to_parent(m, f);
 	case FRAME_WAITING:
-		snprintf(m->waiting, sizeof(m->waiting), "%.*s", (int)f->len_bytes, (const char *)f->body);
+		if (!unpack_failure(f, &status, &m->missing, m->waiting, sizeof(m->waiting)))
+			return false;
 		rendezvous_send_all(&m->rendezvous, FRAME_WAITING, f->body, f->len_bytes, NULL, 0);
 		return true;
 	case FRAME_FAILED: return rendezvous_failed(&m->rendezvous, f);
@@ -521,7 +525,8 @@ static void too_late(struct member *m)
 		                rank_name(parent, m->parent),
 		                (unsigned long long)((coll_clock_ns() - m->heard_ns) / COLL_NS_PER_MS));
 	else if (m->phase == IN_PLACE)
-		rendezvous_fail(&m->rendezvous, COLL_ERR_BOOTSTRAP, -1, "the job was not complete within %d ms: %s", ms,
+		rendezvous_fail(&m->rendezvous, COLL_ERR_BOOTSTRAP, m->missing,
+		                "the job was not complete within %d ms: %s", ms,
 		                m->waiting[0] ? m->waiting : "the root did not report which ranks are missing");
 	else if (m->phase == SEEK_PARENT)
 		rendezvous_fail(&m->rendezvous, COLL_ERR_BOOTSTRAP, m->parent,
@@ -593,6 +598,7 @@ static coll_status member_init(struct member *m, struct coll_error_box *err)
 	char host[COLL_TEXT_MAX];
 
 	m->up.fd = -1;
+	m->missing = -1;
 	m->rendezvous.arrival = "attachment to a parent";
 	m->rendezvous.newcomer = newcomer;
 	m->rendezvous.from_child = from_child;

@@ -433,8 +433,8 @@ static void wait_for_all(struct root *o)
 			return;
 		}
 		if (now >= notice_ns) {
-			missing_text(o, text, sizeof(text));
-			rendezvous_send_all(&o->rendezvous, FRAME_WAITING, text, strlen(text), NULL, 0);
+			rendezvous_say(&o->rendezvous, FRAME_WAITING, COLL_ERR_BOOTSTRAP,
+			               missing_text(o, text, sizeof(text)), text);
 			notice_ns = now + COLL_DELAY_NS(RENDEZVOUS_NOTICE);
 		}
 		rendezvous_step(&o->rendezvous, NULL, notice_ns < verdict_ns(o) ? notice_ns : verdict_ns(o));

@@ -19,7 +19,7 @@
 enum {
 	FAN_OUT = 8,
 	PENDING_MAX = 128, /* connections that have not said who they are */
-	WIRE_VERSION = 5,  /* of the frames below */
+	WIRE_VERSION = 6,  /* of the frames below */
 	NAMES_ITSELF = 5,  /* the first version in which an introduction names the library */
 	TEXT_BYTES = 600,  /* of messages passed between ranks */
 };
@@ -31,7 +31,7 @@ enum frame_type {
 	FRAME_ATTACH,       /* child to parent: struct introduction */
 	FRAME_WELCOME,      /* parent to child */
 	FRAME_ATTACHED,     /* up: uint32_t rank */
-	FRAME_WAITING,      /* down: text, who is missing */
+	FRAME_WAITING,      /* down: struct failure of the first that is missing, text */
 	FRAME_FAILED,       /* up and down: struct failure, text */
 	FRAME_TABLE         /* down: everything */
 };

@@ -425,11 +425,14 @@ static coll_status join_job(void *arg)
 	return coll_context_join(j->ctx, j->peer_infos, j->err);
 }
 
-/* This rank gives up when others are in the job already: they learn why, instead of what follows from it. */
+/* This rank gives up when others are in the job already: they learn why, instead of what follows from it. What it lacks
+ * is its own. */
 static void report_why(const struct joining *j, coll_status st)
 {
 	struct coll_note n = {.kind = COLL_GOSSIP_FAIL, .status = st, .process = j->err->rank, .origin = j->ctx->rank};
 
+	if (n.process < 0 && (st == COLL_ERR_SYSTEM || st == COLL_ERR_MEMORY))
+		n.process = j->ctx->rank;
 	if (!j->done || !j->ctx->control || !j->ctx->peer_infos)
 		return;
 	n.comm = coll_comm_first_id(j->ctx);
