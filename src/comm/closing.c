@@ -31,9 +31,9 @@
 #include "call/tag.h"
 #include "comm/create.h"
 #include "comm/last_call.h"
+#include "comm/outage.h"
 #include "comm/peer_stats.h"
 #include "control/gossip.h"
-#include "control/last_error.h"
 #include "core/dead.h"
 #include "core/entry.h"
 #include "core/error.h"
@@ -65,20 +65,18 @@ struct coll_closing {
 	struct coll_comm *comm;
 	struct coll_wait wait;
 	struct coll_wait_timer timer;
-	uint64_t begun_ns;
 	struct coll_last_call last;
+	struct coll_outage outage;
 	bool over; /* the barrier has ended: a thread of the user is to free it */
 };
 
 /* ---- The last barrier ---- */
 
-/* Of those who do not come, some never will: other communicators of the process say so, perhaps only later. */
-static bool is_late(const struct coll_context *ctx, uint64_t begun_ns)
+static void free_closing(struct coll_closing *p)
 {
-	const uint64_t waited_ns = coll_clock_ns() - begun_ns;
-
-	return waited_ns > COLL_DELAY_NS(DESTROY) ||
-	       (waited_ns > COLL_DELAY_NS(DESTROY_PARTED) && coll_control_is_parted(ctx->control));
+	coll_comm_free(&p->comm);
+	coll_outage_end(&p->outage);
+	free(p);
 }
 
 static bool is_over(struct coll_closing *p)
@@ -92,7 +90,7 @@ static bool is_over(struct coll_closing *p)
 		return true;
 	}
 	now = coll_clock_ns();
-	if (is_late(p->comm->ctx, p->begun_ns))
+	if (coll_outage_is_late(&p->outage, p->comm->ctx))
 		return true;
 	if (st != COLL_AGAIN)
 		return coll_comm_inquire(p->comm, &p->wait, &p->timer, p->comm->run, st) != COLL_OK;
@@ -136,8 +134,7 @@ static void advance_locked(struct coll_context *ctx)
 		if (p->over)
 			continue;
 		*at = p->next;
-		coll_comm_free(&p->comm);
-		free(p);
+		free_closing(p);
 	}
 }
 
@@ -171,8 +168,7 @@ static void free_over(struct coll_context *ctx)
 		struct coll_closing *p = list;
 
 		list = p->next;
-		coll_comm_free(&p->comm);
-		free(p);
+		free_closing(p);
 	}
 }
 
@@ -309,7 +305,7 @@ static coll_status look_for_owed(void *arg, bool last, bool *moved)
 		return COLL_AGAIN;
 	*moved = coll_context_progress(comm->ctx) > 0;
 	coll_comm_attend(comm, "comm_destroy"); /* another member may die meanwhile */
-	if (comm->ended || is_late(comm->ctx, comm->end->begun_ns))
+	if (comm->ended || coll_outage_is_late(&comm->end->outage, comm->ctx))
 		return COLL_OK;
 	coll_record_publish(&comm->record, &mine);
 	for (int r = 0; r < comm->size; r++)
@@ -322,7 +318,6 @@ static coll_status look_for_owed(void *arg, bool last, bool *moved)
  * messages that it has sent them: it stays until they are here, too, for as long as it would wait in the barrier. */
 static void stay_for_messages(struct coll_comm *comm)
 {
-	const uint64_t now = coll_clock_ns();
 	struct coll_wait_loop loop = {.ctxs = &comm->ctx,
 	                              .n = 1,
 	                              .look = look_for_owed,
@@ -330,11 +325,12 @@ static void stay_for_messages(struct coll_comm *comm)
 	                              .arg = comm,
 	                              .nap_ms = COLL_DELAY_DESTROY_LOOK_MS,
 	                              .no_spin = true,
-	                              .until_ns = now + COLL_DELAY_NS(DESTROY)};
+	                              .until_ns = coll_clock_ns() + (uint64_t)coll_outage_late_ms(comm->ctx) * MS};
 
-	comm->end->begun_ns = now;
+	coll_outage_begin(&comm->end->outage);
 	if (coll_comm_dead(comm) && !comm->ended && atomic_load_explicit(&comm->ctx->users, memory_order_relaxed) == 1)
 		coll_wait_loop_run(&loop);
+	coll_outage_end(&comm->end->outage);
 }
 
 coll_status coll_comm_prepare_end(struct coll_comm *comm)
@@ -359,14 +355,11 @@ static bool begin_closing(struct coll_comm *comm, struct coll_close_error **erro
 	}
 	if (comm->size == 1 || comm->failed || atomic_load_explicit(&comm->aborted, memory_order_acquire))
 		return false;
-	comm->timeout_ms = comm->timeout_ms < COLL_DELAY_DESTROY_MS ? comm->timeout_ms : COLL_DELAY_DESTROY_MS;
-	comm->arrival_timeout_ms =
-	        comm->arrival_timeout_ms < COLL_DELAY_DESTROY_MS ? comm->arrival_timeout_ms : COLL_DELAY_DESTROY_MS;
 	comm->closing = true;
 	p->comm = comm;
+	coll_outage_begin(&p->outage);
 	p->error_out = error_out;
 	p->wait = (struct coll_wait){.runs = {comm->run}, .nruns = 1, .record = &comm->call};
-	p->begun_ns = coll_clock_ns();
 	if (is_lost(comm)) {
 		keep_error(p);
 		return false;
@@ -408,7 +401,7 @@ static void end_context(struct coll_context *ctx, struct coll_close_error **erro
 	ctx = coll_context_end(ctx);
 	if (!ctx)
 		return;
-	wait_for(ctx, NULL, COLL_DELAY_DESTROY_MS + COLL_DELAY_DESTROY_STAY_MS);
+	wait_for(ctx, NULL, coll_outage_late_ms(ctx) + COLL_DELAY_DESTROY_STAY_MS);
 	for (struct coll_context *c = ctx; c; c = c->next_ended)
 		free_over(c);
 	while (ctx) {

@@ -373,11 +373,8 @@ static bool under_way(const struct coll_control *c)
 {
 	for (int i = 0; i < c->nlinks; i++) {
 		const struct coll_control_link *l = c->links[i];
-		struct tcp_info info = {0};
-		socklen_t len = sizeof(info);
 
-		if (l->said_bye && !l->bye && coll_net->getsockopt(l->fd, IPPROTO_TCP, TCP_INFO, &info, &len) == 0 &&
-		    info.tcpi_unacked > 0)
+		if (l->said_bye && !l->bye && coll_link_is_owed(l, 0))
 			return true;
 	}
 	return false;

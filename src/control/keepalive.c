@@ -45,6 +45,20 @@ void coll_control_say_alive(struct coll_control *c, uint64_t now)
 	}
 }
 
+bool coll_control_is_cut(struct coll_control *c)
+{
+	bool cut = false;
+
+	pthread_mutex_lock(&c->lock);
+	for (int i = 0; i < c->nlinks && !cut; i++) {
+		const struct coll_control_link *l = c->links[i];
+
+		cut = l->ready && !l->bye && coll_link_is_owed(l, COLL_DELAY_HOST_SILENT_MS);
+	}
+	pthread_mutex_unlock(&c->lock);
+	return cut;
+}
+
 int coll_control_alive_ms(const struct coll_control *c, int ms)
 {
 	return c->watches && ms > COLL_DELAY_KEEPALIVE_MS ? COLL_DELAY_KEEPALIVE_MS : ms;

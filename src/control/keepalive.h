@@ -18,4 +18,7 @@ void coll_control_keep_links(struct coll_control *c, uint64_t now);
 /* Whether there is such a link. */
 bool coll_control_lacks_links(const struct coll_control *c);
 
+/* Whether what was sent over a control link is not acknowledged, as in an outage. Any thread. */
+bool coll_control_is_cut(struct coll_control *c);
+
 #endif

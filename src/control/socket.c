@@ -5,8 +5,8 @@
 #include "control/socket.h"
 
 #include <errno.h>
+#include <linux/tcp.h>
 #include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -158,6 +158,15 @@ int coll_link_read(struct coll_control_link *l)
 		return -1;
 	}
 	return l->in_bytes == sizeof(l->in) ? 1 : 0;
+}
+
+bool coll_link_is_owed(const struct coll_control_link *l, uint32_t silent_ms)
+{
+	struct tcp_info info = {0};
+	socklen_t len = sizeof(info);
+
+	return coll_net->getsockopt(l->fd, IPPROTO_TCP, TCP_INFO, &info, &len) == 0 &&
+	       (info.tcpi_unacked > 0 || info.tcpi_notsent_bytes > 0) && info.tcpi_last_ack_recv >= silent_ms;
 }
 
 bool coll_link_genuine(struct coll_control_link *l)

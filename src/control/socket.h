@@ -121,6 +121,10 @@ bool coll_link_flush(struct coll_control_link *l);
  * link is broken or talks nonsense (-1). */
 int coll_link_read(struct coll_control_link *l);
 
+/* Of what was written not all is acknowledged, or could not even be sent, and the other end's system has said nothing
+ * for so long. TCP only. */
+bool coll_link_is_owed(const struct coll_control_link *l, uint32_t silent_ms);
+
 /* Whether the message in l->in is the next one of the other end. */
 bool coll_link_genuine(struct coll_control_link *l);
 

@@ -4,7 +4,7 @@
  * result is checked, and differs from call to call, so that a byte of an earlier call, a
  * lost and a doubled one are seen.
  *
- * usage: exchange_loop COUNT STOP-FILE [NETWORK-NAMESPACE [again|idle|split]]
+ * usage: exchange_loop COUNT STOP-FILE [NETWORK-NAMESPACE [again|idle|split|last]]
  *
  * Until STOP-FILE exists, as rank 0 sees it (it tells the others in the data). Lines:
  * "running RANK PID" after 20 rounds; "round RANK N" for each 64 rounds; at the end
@@ -13,6 +13,8 @@
  *
  * again: after the end or an error, one more communicator in the same process, 20 rounds, and "again RANK".
  * idle: the same, but no call after "running" until STOP-FILE exists, and then 20 rounds.
+ * last: no call after "running" until STOP-FILE exists, then one broadcast, behind which rank 0 need not wait for the
+ * others, and destroy.
  * split: the rounds are of a child of all ranks in reverse order, to which the last rank comes late.
  */
 #include <fcntl.h>
@@ -133,8 +135,21 @@ static int go_on(struct job *j)
 	return told(j, round, status);
 }
 
+/* The last call of the job, which is over for rank 0 when it has sent. */
+static int spread(const struct job *j)
+{
+	for (size_t k = 0; k < j->count; k++)
+		j->out[k] = j->rank == 0 ? value(0, 0, 0, k) : 0;
+	if (coll_broadcast(j->out, j->out, j->count, COLL_U32, 0, j->comm, NULL) != COLL_OK)
+		return lost(j->comm, j->rank);
+	for (size_t k = 0; k < j->count; k++)
+		if (j->out[k] != value(0, 0, 0, k))
+			return 2;
+	return 0;
+}
+
 /* No call is made until STOP-FILE exists. */
-static int wait_idle(struct job *j)
+static int wait_idle(struct job *j, bool last)
 {
 	const struct timespec nap = {.tv_nsec = 1000000};
 	const unsigned long long until = coll_clock_ns() + IDLE_MS * 1000000ull;
@@ -149,8 +164,10 @@ static int wait_idle(struct job *j)
 	printf("running %d %d\n", j->rank, (int)getpid());
 	while (access(j->stop_file, F_OK) != 0 && coll_clock_ns() < until)
 		nanosleep(&nap, NULL);
-	for (; round < 2 * RUNNING_AT && status == 0; round++)
+	for (; !last && round < 2 * RUNNING_AT && status == 0; round++)
 		status = round_of(j, round, &stop);
+	if (last)
+		status = spread(j);
 	return told(j, round, status);
 }
 
@@ -200,11 +217,11 @@ int main(int argc, char **argv)
 	struct job j = {.rank = -1, .count = argc > 2 ? (size_t)atol(argv[1]) : 0};
 	const char *mode = argc > 4 ? argv[4] : "";
 	const bool idle = strcmp(mode, "idle") == 0, again = idle || strcmp(mode, "again") == 0;
-	const bool split = strcmp(mode, "split") == 0;
+	const bool split = strcmp(mode, "split") == 0, last = strcmp(mode, "last") == 0;
 	int status;
 
-	if ((*mode && !again && !split) || j.count == 0 || (argc > 3 && !enter(argv[3]))) {
-		fprintf(stderr, "usage: exchange_loop COUNT STOP-FILE [NETWORK-NAMESPACE [again|idle|split]]\n");
+	if ((*mode && !again && !split && !last) || j.count == 0 || (argc > 3 && !enter(argv[3]))) {
+		fprintf(stderr, "usage: exchange_loop COUNT STOP-FILE [NETWORK-NAMESPACE [again|idle|split|last]]\n");
 		return 64;
 	}
 	j.stop_file = argv[2];
@@ -217,10 +234,11 @@ int main(int argc, char **argv)
 	j.out = calloc((size_t)j.size * j.count, sizeof(*j.out));
 	status = !j.in || !j.out ? 3 : split ? child_of_all(&j) : 0;
 	if (status == 0)
-		status = idle ? wait_idle(&j) : go_on(&j);
+		status = idle || last ? wait_idle(&j, last) : go_on(&j);
 	if (again && status <= 1)
 		status = once_more(&j);
-	coll_comm_destroy(&j.comm);
+	if (coll_comm_destroy(&j.comm) != COLL_OK && status == 0)
+		status = lost(NULL, j.rank);
 	free(j.in);
 	free(j.out);
 	return status;
