@@ -21,6 +21,7 @@
 #include "base/messages.h"
 #include "control/connect.h"
 #include "control/control.h"
+#include "control/first_finder.h"
 #include "control/last_error.h"
 #include "control/liveness.h"
 #include "control/state.h"
@@ -198,6 +199,9 @@ static void say_note(struct coll_control *c, const struct coll_note *n)
 {
 	const char *text = coll_message_split(COLL_OK, n->text).text;
 
+	/* That a call has ended because of a death is no news behind the death. */
+	if (n->kind == COLL_GOSSIP_FAIL && n->comm == coll_control_death_id(n->process))
+		return;
 	if (n->kind == COLL_GOSSIP_DEATH)
 		coll_control_say(c, COLL_LOG_INFO,
 		                 "[COLL-2101] rank %d on host %.63s (process %d) %s: %s (reported by rank %d)",

@@ -132,22 +132,53 @@ static void log_text(struct coll_comm *comm, enum coll_log_level level, coll_sta
 	         m.tag);
 }
 
+/* The note of a death; text "": it is not there. */
+static void death_of(const struct coll_context *ctx, int process, struct coll_note *n)
+{
+	const struct coll_held_note *at = NULL;
+
+	do
+		*n = (struct coll_note){0};
+	while (coll_control_fact(ctx->control, &at, n) && (n->kind != COLL_GOSSIP_DEATH || n->process != process));
+	n->status = n->after_status ? n->after_status : n->status;
+}
+
+static bool found_first(const struct coll_comm *comm, uint64_t id, bool waits)
+{
+	waits &= comm->ctx->settings.service;
+	return coll_control_found_first(comm->ctx->control, id, waits ? COLL_DELAY_FIRST_FINDER_MS : 0);
+}
+
 /* Another rank has this failure in its log, or will have. Who aborts waits for nobody. */
 static bool logged_elsewhere(const struct coll_comm *comm)
 {
-	const bool waits = comm->ctx->settings.service && !atomic_load_explicit(&comm->aborted, memory_order_relaxed);
-
 	if (comm->told_failure || !comm->ended || !comm->ctx->control)
 		return comm->told_failure;
-	return !coll_control_found_first(comm->ctx->control, comm->id, waits ? COLL_DELAY_FIRST_FINDER_MS : 0);
+	return !found_first(comm, comm->id, !atomic_load_explicit(&comm->aborted, memory_order_relaxed));
+}
+
+/* The same of a death, which ends calls of many ranks, and of each rank on all communicators with that member. Where a
+ * host is out of reach, that took long enough, and the rank that decides may be there. */
+static bool death_is_logged(const struct coll_comm *comm, int dead, const char *cause)
+{
+	struct coll_note death, told = {.kind = COLL_GOSSIP_FAIL,
+	                                .status = COLL_ERR_PEER_DEAD,
+	                                .process = dead,
+	                                .origin = comm->ctx->rank,
+	                                .comm = coll_control_death_id(dead)};
+
+	snprintf(told.text, sizeof(told.text), "%.255s", cause);
+	if (!coll_control_report(comm->ctx->control, &told))
+		return true;
+	death_of(comm->ctx, dead, &death);
+	return !found_first(comm, told.comm, death.status != COLL_ERR_PEER_SILENT);
 }
 
 /* The rank that found it first has an error in its log; the others return it, and log it for whoever wants to read so
  * much. An abort with a status is in the log already. */
-static void log_failure(struct coll_comm *comm, const struct coll_kept_error *kept)
+static void log_failure(struct coll_comm *comm, const struct coll_kept_error *kept, bool logged)
 {
 	const struct coll_error_box *b = &comm->box;
-	const bool logged = b->exit_status != 0 || logged_elsewhere(comm);
 
 	log_text(comm, logged ? COLL_LOG_INFO : COLL_LOG_ERROR, b->status, b->kind, b->message);
 	comm->ctx->hooks->failed(
@@ -179,7 +210,7 @@ coll_status coll_comm_fail_for(struct coll_comm *comm, coll_status status, int p
 		announce(comm, &note, cause);
 	withdraw(comm);
 	if (!comm->closing)
-		log_failure(comm, kept);
+		log_failure(comm, kept, comm->box.exit_status != 0 || logged_elsewhere(comm));
 	return status;
 }
 
@@ -215,7 +246,7 @@ coll_status coll_comm_lose_member(struct coll_comm *comm, int rank, coll_status 
 	snprintf(note.text, sizeof(note.text), "%.255s", cause);
 	coll_control_state_error(comm->ctx->control, &note);
 	withdraw_collectives(comm);
-	log_failure(comm, &comm->lost);
+	log_failure(comm, &comm->lost, death_is_logged(comm, coll_comm_process(comm, rank), cause));
 	return comm->failed;
 }
 
@@ -284,17 +315,6 @@ void coll_ended_text(const struct coll_context *ctx, int process, const char *na
 		first = at += strlen(after);
 	snprintf(text, len_bytes, "%s %s on host %.63s (process %d) left%s%.230s", aborted ? "[COLL-2102]" : m.tag + 1,
 	         name, info->host_name, info->process, after, first);
-}
-
-/* The note of a death; text "": it is not there. */
-static void death_of(const struct coll_context *ctx, int process, struct coll_note *n)
-{
-	const struct coll_held_note *at = NULL;
-
-	do
-		*n = (struct coll_note){0};
-	while (coll_control_fact(ctx->control, &at, n) && (n->kind != COLL_GOSSIP_DEATH || n->process != process));
-	n->status = n->after_status ? n->after_status : n->status;
 }
 
 void coll_death_text(const struct coll_context *ctx, int process, const char *name, char *text, size_t len_bytes)
