@@ -13,6 +13,7 @@ enum { SIZE = 5, GENERATIONS = 8, PATIENCE_MS = 20000, SHORT_MS = 1500, RANDOM_R
 struct shared {
 	struct processes processes;
 	_Atomic uint64_t list[GENERATIONS]; /* what a rank got first, as bits of ranks of the job; 0: none yet */
+	atomic_int struck;
 };
 
 static struct shared *shared;
@@ -318,6 +319,55 @@ TEST(shrink, random_deaths)
 			}
 		processes_reap(pids, SIZE, -1);
 	}
+}
+
+/* ---- A partition, for shrink_parted.py: it cuts the cable between ranks 0, 2, 4 and 1, 3, and mends it ---- */
+
+static void say(const char *what)
+{
+	printf("%s\n", what);
+	fflush(stdout);
+}
+
+/* Three go on. Two get AGAIN while the cable is cut, and EXCLUDED behind that. */
+static void parted_rank(const void *arg, int rank)
+{
+	const struct killed none = {0};
+	const unsigned living = 1u << 0 | 1u << 2 | 1u << 4;
+	coll_comm *comm = processes_world(rank, SIZE, rank % 2, NULL), *next = NULL;
+	int again = 0;
+	coll_status st;
+
+	(void)arg;
+	processes_meet(SIZE);
+	if (rank == 0)
+		say("ready");
+	call_until_failure(comm, rank, &none);
+	MUST(coll_comm_set_timeout(comm, SHORT_MS, -1) == COLL_OK, "set_timeout");
+	while ((st = coll_comm_shrink(comm, &next, NULL, NULL)) == COLL_AGAIN && again < 40)
+		if (again++ == 0 && rank == 1)
+			say("again");
+	MUST(st == (in(living, rank) ? COLL_OK : COLL_ERR_EXCLUDED), "shrink: %d %s", (int)st,
+	     coll_last_error(NULL)->message);
+	if (st == COLL_OK)
+		expect(next, place_of(living, rank), 3);
+	MUST(rank != 1 || again > 0, "excluded before the cable was mended");
+	/* The others can ask only while somebody is left who answers. */
+	if (rank == 0 && st == COLL_OK)
+		say("going on");
+	atomic_fetch_add(&shared->struck, 1);
+	while (atomic_load(&shared->struck) < SIZE)
+		usleep(1000);
+	coll_comm_destroy(&next);
+	coll_comm_destroy(&comm);
+	_exit(0);
+}
+
+TEST(shrink, parted)
+{
+	if (!getenv("MEETING_HOSTS"))
+		SKIP("shrink_parted.py runs it");
+	processes_run(SIZE, parted_rank, NULL);
 }
 
 /* ---- Wrong use ---- */
