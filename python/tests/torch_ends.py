@@ -19,9 +19,9 @@ HEAD = ("import os, sys, time, signal, threading\nfrom datetime import timedelta
 DDP = ("model = torch.nn.parallel.DistributedDataParallel(torch.nn.Sequential(*[torch.nn.Linear(8, 8) for _ in range(3)]))\n"
        "def step(): model.zero_grad(); model(torch.ones(2, 8)).sum().backward()\nstep()\n")
 LIMIT_S = 120
-# C names; a line of the library's own log; lines of this package below the sentence, as C++ prints them. In the last line, also Python's
+# C names; an error in the library's own log; lines of this package below the sentence, as C++ prints them. In the last line, also Python's
 # names where PyTorch has others.
-NEVER = re.compile(r"coll_\w+|comm_destroy|send_tag|recv_tag|^coll\[|coll/torch/.*\.py\(", re.M)
+NEVER = re.compile(r"coll_\w+|comm_destroy|send_tag|recv_tag|^coll\[[^]]*\] error|coll/torch/.*\.py\(", re.M)
 NEVER_LAST = re.compile(r"irecv|the id\b|closed its communicator")
 
 # name, limit of the group in s, program of rank 1, program of rank 0, pattern of its last line
