@@ -318,6 +318,31 @@ def torchrun():
     check(done.returncode == 0 and done.stdout.count("[2.0, 2.0] 2") == 2, done.stdout, done.stderr)
 
 
+# How many TCP sockets of this process listen.
+LISTEN = ("def listening():\n  found = set()\n  for table in ('tcp', 'tcp6'):\n"
+          "    with open('/proc/self/net/' + table) as f: found |= {row.split()[9] for row in f.readlines()[1:] if row.split()[3] == '0A'}\n"
+          "  links = []\n  for fd in os.listdir('/proc/self/fd'):\n    try: links.append(os.readlink('/proc/self/fd/' + fd))\n    except OSError: pass\n"
+          "  return len([i for i in found if f'socket:[{i}]' in links])\n")
+
+
+def launcher():
+    """A job of one host that a launcher has started: torch's store is there, and no TCP socket listens."""
+    code, out, err = run(LISTEN + "for i in range(2):\n  " + INIT.replace("\n", "\n  ").strip() +
+                         "\n  store = dist.distributed_c10d._get_default_store()\n  if rank == 0: store.set('word', f'said {i}')\n"
+                         "  print(store.get('word').decode(), store.add('count', 1) > 0, 'listens:', listening())\n"
+                         "  x = torch.ones(2)\n  dist.all_reduce(x)\n  dist.destroy_process_group()\n")
+    check(code == 0 and all(out.count(f"said {i} True listens: 0") == 2 for i in range(2)), code, out, err)
+
+
+def beside_gloo():
+    """A group of coll beside a default group of another backend, which a launcher has started: no key of it is in the store."""
+    code, out, err = run(INIT.replace("'coll'", "'gloo'") + "coll.torch._create._meet = None\n"
+                         "for g in (dist.new_group(backend='coll'), dist.new_group([2, 0], backend='coll')):\n"
+                         "  x = torch.full((2,), rank + 1.0)\n  if dist.get_rank(g) >= 0: dist.all_reduce(x, group=g); print(x.tolist())\n"
+                         "dist.barrier()\ndist.destroy_process_group()", ranks=3, GLOO_SOCKET_IFNAME="lo")
+    check(code == 0 and out.count("[6.0, 6.0]") == 3 and out.count("[4.0, 4.0]") == 2, code, out, err)
+
+
 # ---- With CUDA tensors ----
 
 # The second call of all ranks but one finds that one dead. x is on the device.
@@ -379,7 +404,7 @@ def device_exception():
     check(code != 0 and re.search(r"\[0\] .*DistBackendError: .*rank 1 aborted the communicator: ValueError: no such weight", err), out, err)
 
 
-CASES = [killed, survivors, exception, together, interrupted, absent, long_limit, failed_future, late, receive_taken_back, exit_with_receive, patient_barrier, missing, other_devices, abort_and_shutdown, split, torchrun]
+CASES = [killed, survivors, exception, together, interrupted, absent, long_limit, failed_future, late, receive_taken_back, exit_with_receive, patient_barrier, missing, other_devices, abort_and_shutdown, split, torchrun, launcher, beside_gloo]
 DEVICE_CASES = [device_next_call, device_wait_with_limit, device_is_completed, device_barrier, device_end, device_end_after_all, device_exception]
 
 

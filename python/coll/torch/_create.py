@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import secrets
 import socket
 import sys
 from datetime import timedelta
@@ -16,13 +17,14 @@ from torch.distributed.rendezvous import _rendezvous_handlers as _handlers
 from .. import _comm
 from .._errors import CollError
 from . import _alias
-from ._group import ProcessGroup
+from ._group import ProcessGroup, _tag_of
 from ._halves import Halves
 from ._work import milliseconds, seconds, translate
 
 NAME = _alias.OWN
 
-# The communicator by which a launch without torch's variables met, until the default group takes it.
+# The communicator by which a launch without torch's variables met, until the default group takes it. If that one is of another backend,
+# groups of coll are made of it: no key of theirs is in torch's store then.
 _met: Any = None
 
 
@@ -140,6 +142,8 @@ def _create(options: Any, backend_options: Any = None) -> ProcessGroup:
             return made_of(comm, parent, ranks)
         if not ranks and _met is not None and (_met.rank, _met.size) == (rank, size):
             comm, _met = _met, None
+        elif parent is not None and _met is not None and (_met.rank, _met.size) == (dist.get_rank(), dist.get_world_size()):
+            comm = _met.group(ranks, _tag_of(f"{options.group_id}"))
         else:
             comm = _meet(options.store, rank, size, limit)
         group = made_of(comm)
@@ -178,18 +182,46 @@ def _meet_by_launcher(timeout: timedelta) -> tuple[Any, int, int]:
     global _met
     try:
         comm = _comm.init(device="host", create_timeout_ms=milliseconds(timeout.total_seconds(), 1000))
-        store = None
-        if comm.rank == 0:
-            # Port 0: any that is free. It listens on all addresses.
-            store = dist.TCPStore("0.0.0.0", 0, comm.size, True, timeout, wait_for_workers=False)
-        port = comm.broadcast_object(store.port if store is not None else None)
-        if store is None:
-            store = dist.TCPStore(_address(comm), port, comm.size, False, timeout)
+        store = _store_of_host(comm, timeout) or _store_of_hosts(comm, timeout)
         os.environ.setdefault("LOCAL_RANK", str(comm.local_rank))
     except CollError as error:
         raise translate(error, timeout.total_seconds()) from error
     _met = comm
     return store, comm.rank, comm.size
+
+
+# Files of _store_of_host() by their names. They stay open: a store opens its file by the number, for each operation.
+_files: dict[str, int] = {}
+
+
+def _store_of_host(comm: Any, timeout: timedelta) -> Any:
+    """Where all ranks are on one host: a file that has no name, in rank 0's memory, which the others open there. Nothing listens, and no
+    other user can open it. None: the ranks do not see each other's processes."""
+    if comm.local_size != comm.size or not hasattr(os, "memfd_create"):
+        return None
+    if comm.rank == 0 and not _files:
+        name = "coll-store-" + secrets.token_hex(8)
+        _files[name] = os.memfd_create(name)
+    name, place, part = comm.broadcast_object((*next((n, f"/proc/{os.getpid()}/fd/{fd}") for n, fd in _files.items()), secrets.token_hex(8))
+                                              if comm.rank == 0 else None)
+    with contextlib.suppress(OSError):
+        if name not in _files and os.readlink(place).startswith(f"/memfd:{name} "):
+            _files[name] = os.open(place, os.O_RDWR | os.O_CLOEXEC)
+    if not all(comm.all_gather_object(name in _files)):
+        return None
+    store = dist.PrefixStore(part, dist.FileStore(f"/proc/self/fd/{_files[name]}"))
+    store.set_timeout(timeout)
+    return store
+
+
+def _store_of_hosts(comm: Any, timeout: timedelta) -> Any:
+    """torch's own, which asks nobody for a proof."""
+    store = None
+    if comm.rank == 0:
+        # Port 0: any that is free. It listens on all addresses.
+        store = dist.TCPStore("0.0.0.0", 0, comm.size, True, timeout, wait_for_workers=False)
+    port = comm.broadcast_object(store.port if store is not None else None)
+    return store or dist.TCPStore(_address(comm), port, comm.size, False, timeout)
 
 
 def _address(comm: Any) -> str:
