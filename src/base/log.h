@@ -31,7 +31,7 @@ void coll_log_path(const char *pattern, int rank, char *path, size_t len_bytes);
 
 /* Open a file for lines of several processes, made if it is not there, never one of the
  * standard descriptors; -1 and errno. Never waits, nor does writing: a pipe without a
- * reader is an error. */
+ * reader is an error, and so is a link of another user. */
 int coll_log_open(const char *path);
 
 /* A program's function may run in it, with whatever lock is held here. */

@@ -1,6 +1,7 @@
 /*
  * Log lines: where they go, what a line is made of, what happens when a file is full.
  */
+#include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -132,6 +133,26 @@ TEST(log, files_and_full_files)
 	REQUIRE(mkfifo(path, 0600) == 0);
 	CHECK(coll_log_open(path) == -1, "a pipe that nobody reads");
 	unlink(path);
+}
+
+/* In a folder where the kernel follows links of anybody. */
+TEST(log, links_of_other_users_are_not_followed)
+{
+	char folder[] = "/tmp/coll-log-XXXXXX", file[40], name[40];
+	int fd;
+
+	REQUIRE(mkdtemp(folder));
+	snprintf(file, sizeof(file), "%s/file", folder);
+	snprintf(name, sizeof(name), "%s/link", folder);
+	REQUIRE(symlink(file, name) == 0);
+	fd = coll_log_open(name);
+	CHECK(fd >= 0, "a link of this user, as /dev/stderr is one of root");
+	close(fd);
+	if (geteuid() == 0)
+		CHECK(lchown(name, 12345, 12345) == 0 && coll_log_open(name) == -1 && errno == ELOOP);
+	unlink(name);
+	unlink(file);
+	rmdir(folder);
 }
 
 TEST(log, standard_descriptors_are_left_alone)

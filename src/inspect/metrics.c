@@ -12,6 +12,7 @@
 #include "base/delay.h"
 #include "base/errno_text.h"
 #include "base/log.h"
+#include "base/proof.h"
 #include "base/text.h"
 #include "core/comm.h"
 
@@ -86,15 +87,18 @@ static void build(struct coll_context *ctx, struct coll_text *t)
 	add_links(ctx, t);
 }
 
-/* False: errno says why. */
+/* Under a random name, which nobody can have taken, not even by a link. False: errno says why. */
 static bool write_beside(const char *path, const struct coll_text *t)
 {
 	char beside[COLL_TEXT_MAX + 64];
+	uint64_t random;
 	bool good;
 	FILE *f;
 
-	snprintf(beside, sizeof(beside), "%s.%d", path, (int)getpid());
-	f = fopen(beside, "we");
+	if (!coll_random(&random, sizeof(random)))
+		return false;
+	snprintf(beside, sizeof(beside), "%s.%016" PRIx64, path, random);
+	f = fopen(beside, "wxe");
 	if (!f)
 		return false;
 	good = fwrite(t->p, 1, t->len_bytes, f) == t->len_bytes;

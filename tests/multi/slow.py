@@ -29,14 +29,14 @@ def check(good, what):
 
 
 class Job:
-    """paced under collrun; options: of collrun."""
+    """paced under collrun; options: of collrun; start: what begins its words."""
 
-    def __init__(self, options, count, slow, wrap=lambda words: words, **settings):
+    def __init__(self, options, count, slow, wrap=lambda words: words, start=(), **settings):
         self.folder = tempfile.TemporaryDirectory(dir="/var/tmp")
         self.stop, self.log = self.folder.name + "/stop", self.folder.name + "/log"
         env = {k: v for k, v in os.environ.items() if not k.startswith("COLL_")}
         with open(self.log, "w") as log:
-            self.launcher = subprocess.Popen(wrap([COLLRUN, *options, "--no-prefix", PACED, self.stop, str(count), str(SLOW_MS),
+            self.launcher = subprocess.Popen(wrap([COLLRUN, *options, "--no-prefix", *start, PACED, self.stop, str(count), str(SLOW_MS),
                                                    *map(str, sorted(slow))]), stdout=log, stderr=log, env=dict(env, **settings))
 
     def lines(self, pattern):
@@ -72,9 +72,12 @@ def behind_by_metrics(files):
 
 
 def ranks():
-    j = Job(["-n", "8"], 1024, SLOW, COLL_DEBUG="info", COLL_METRICS_FILE=tempfile.gettempdir() + f"/coll-slow-{os.getpid()}.%r.prom",
-            COLL_METRICS_S="1")
-    metrics = [f"{tempfile.gettempdir()}/coll-slow-{os.getpid()}.{r}.prom" for r in range(8)]
+    place = tempfile.TemporaryDirectory()
+    victim = place.name + "/victim"
+    # A link where another user could expect the file that is renamed.
+    link = ["sh", "-c", 'ln -s "$0" "$1/$COLL_RANK.prom.$$"; shift; exec "$@"', victim, place.name]
+    j = Job(["-n", "8"], 1024, SLOW, start=link, COLL_DEBUG="info", COLL_METRICS_FILE=place.name + "/%r.prom", COLL_METRICS_S="1")
+    metrics = [f"{place.name}/{r}.prom" for r in range(8)]
     started = jobs.until(lambda: len(j.pids()) == 8, LONG_S)
     check(started, "the job runs")
     check(jobs.until(lambda: j.behind() >= SLOW, LONG_S), f"warnings name {SLOW}: {j.behind()}")
@@ -91,8 +94,8 @@ def ranks():
     waiters = {int(r) for r, p, n in j.lines(r"^waited (\d+) (\d+) (\d+)$") if int(n) >= 20}
     check(waiters >= set(range(8)) - SLOW, f"coll_comm_peer_stats(): had to wait for another rank at the end of at least 20 calls: {waiters}")
     check(j.lines(r"info: .*calls waited .* was last in"), "a line at destroy")
-    for path in metrics:
-        os.remove(path)
+    left = sorted(os.listdir(place.name))
+    check(len(left) == 16 and "victim" not in left, f"metrics are written through no link: {left}")
 
 
 def links():
