@@ -33,11 +33,11 @@ static inline int holdings_shared_names(void)
 }
 
 /* No more names than so many, now or soon: those of other jobs on this host come and go meanwhile. */
-static inline bool holdings_names_gone(int names)
+static inline bool holdings_names_gone(int most)
 {
-	for (int i = 0; i < 5000 && holdings_shared_names() > names; i++)
+	for (int i = 0; i < 5000 && holdings_shared_names() > most; i++)
 		usleep(1000);
-	return holdings_shared_names() <= names;
+	return holdings_shared_names() <= most;
 }
 
 /* But eventfds: a thread keeps one from the first time it sleeps beside others, and when that is nobody knows. Whatever
