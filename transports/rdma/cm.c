@@ -467,6 +467,11 @@ static void asked(struct rdma_inst *in, const struct event *e)
 		return;
 	}
 	pthread_mutex_lock(&l->base.lock);
+	if (coll_rdma_hello_repeated(l, m.nonce)) { /* recorded by a stranger: it must end nothing */
+		refuse(in, e->id, "it has come before", false);
+		pthread_mutex_unlock(&l->base.lock);
+		return;
+	}
 	if (!l->port) {
 		l->port = port;
 		l->at = l->broke_at = m.way;

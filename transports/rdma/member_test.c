@@ -5,6 +5,8 @@
 #include <malloc.h>
 
 #include "tests/plain.h"
+#include "transports/rdma/address.h"
+#include "transports/rdma/hello.h"
 #include "transports/rdma/link.h"
 #include "transports/rdma/sides_test.h"
 #include "transports/rdma/tx.h"
@@ -136,5 +138,51 @@ TEST(rdma_member, questions_without_receives_for_answers_end)
 	expect_corrupt("questions");
 	t->channel_close(rx);
 	CHECK(AWAIT(!coll_completion_pending(&received)));
+	sides_close();
+}
+
+/* As rank 1's process, or a stranger who has recorded it: a request with these bytes, which nothing follows. */
+static void request(const struct coll_rdma_hello *m)
+{
+	const struct coll_rdma_verbs *v = &side[1].in->v;
+	const struct coll_rdma_spot *to = &((struct rdma_link *)side[1].link)->target;
+	struct rdma_conn_param p = {.private_data = m, .private_data_len = (uint8_t)coll_rdma_hello_bytes(m)};
+	struct rdma_event_channel *channel = v->rdma_create_event_channel();
+	struct sockaddr_storage at, from;
+	struct rdma_cm_event *event;
+	struct rdma_cm_id *id;
+
+	coll_rdma_spot_sockaddr(&side[1].in->info.port[0], 0, &from);
+	coll_rdma_spot_sockaddr(to, to->listens, &at);
+	CHECK(v->rdma_create_id(channel, &id, NULL, RDMA_PS_TCP) == 0);
+	CHECK(v->rdma_resolve_addr(id, (struct sockaddr *)&from, (struct sockaddr *)&at, 1) == 0);
+	CHECK(v->rdma_connect(id, &p) == 0);
+	for (int i = 0; i < 20; i++)
+		t->service(side[0].in);
+	while (v->rdma_get_cm_event(channel, &event) == 0)
+		v->rdma_ack_cm_event(event);
+	v->rdma_destroy_id(id);
+	v->rdma_destroy_event_channel(channel);
+}
+
+TEST(rdma_member, a_request_that_comes_again_ends_no_connection)
+{
+	const uint64_t nonce[2] = {41, 42};
+	struct coll_rdma_hello m;
+	struct rdma_link *ours;
+	unsigned connections;
+
+	sides_open();
+	ours = side[0].link;
+	connections = ours->connections;
+	coll_rdma_hello_make(&m, side[1].in, COLL_RDMA_ASK_AGAIN, &side[0].env.self, nonce, NULL, side[1].link);
+	request(&m);
+	CHECK(AWAIT(ours->state == LINK_UP && ours->connections == connections + 1), "a member's own is taken");
+	for (int i = 0; i < 2 * RDMA_MENDS; i++) {
+		request(&m);
+		CHECK(ours->state == LINK_UP && ours->connections == connections + 1, "after %d: %u connections", i,
+		      ours->connections);
+	}
+	CHECK(side[0].downs == 0 && side[1].downs == 0, "%s %s", side[0].cause, side[1].cause);
 	sides_close();
 }

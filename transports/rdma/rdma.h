@@ -47,6 +47,7 @@ enum {
 	RDMA_INTO_BYTES = 4096,      /* smaller frames are not worth an announcement */
 	RDMA_TAIL_BYTES = 64,        /* of a slot: for the head, and what checks the payload */
 	RDMA_RAILS_MAX = COLL_RDMA_PORTS,
+	RDMA_NONCES = 64,
 	RDMA_MENDS = 8, /* in a row, without anything having moved in between */
 };
 
@@ -273,6 +274,8 @@ struct rdma_link {
 	bool mending;          /* was up before */
 	uint64_t peer_items;   /* what the peer has got, as told when it connected */
 	unsigned connections;
+	uint64_t seen[RDMA_NONCES][2]; /* of the peer's last requests: one that comes again is a stranger's */
+	unsigned requests;
 	unsigned mends; /* since anything was completed */
 	struct rdma_sender *senders, *closing;
 	struct coll_id_table grants; /* struct rdma_grant, by the peer's id */
