@@ -47,7 +47,7 @@ static int check_flags(struct job *j, const json_t *flags, const char *path)
 	return 0;
 }
 
-static void tell_flags(const struct job *j, const json_t *flags)
+static void print_changed_flags(const struct job *j, const json_t *flags)
 {
 	const char *before;
 	char now[512];
@@ -87,7 +87,7 @@ static int check_state(struct job *j, const struct gpt_state *s)
 		return job_note(j, "--run-id %s: %s is of run %s", j->o.run_id, s->path, id);
 	if (id && strlen(id) < sizeof(j->run_id))
 		strcpy(j->run_id, id);
-	tell_flags(j, flags);
+	print_changed_flags(j, flags);
 	return 0;
 }
 
