@@ -25,7 +25,7 @@
 #include "bootstrap/id_host.h"
 #include "bootstrap/meeting_file.h"
 #include "bootstrap/port_owner.h"
-#include "bootstrap/rendezvous.h"
+#include "bootstrap/rendezvous_roles.h"
 #include "bootstrap/resolve.h"
 #include "bootstrap/secret.h"
 #include "bootstrap/wire.h"

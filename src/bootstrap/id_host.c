@@ -7,6 +7,7 @@
  * word has decided. A fork has no threads, so its copy of the list is dropped.
  */
 #include "bootstrap/id_host.h"
+#include "bootstrap/rendezvous_roles.h"
 
 #include <pthread.h>
 #include <stdlib.h>

@@ -24,8 +24,6 @@
 #include "base/interrupt.h"
 #include "base/retransmit.h"
 #include "base/round_trip.h"
-#include "bootstrap/rendezvous_member.h"
-#include "bootstrap/rendezvous_root.h"
 #include "bootstrap/rendezvous_state.h"
 
 coll_status rendezvous_open(struct rendezvous *r, const struct coll_rendezvous_point *how, struct coll_error_box *err)
@@ -409,22 +407,6 @@ void rendezvous_refuse(const struct rendezvous *r, struct coll_wire *w)
 
 	coll_wire_send(w, FRAME_FAILED, buf, pack_failure(buf, sizeof(buf), r->status, r->culprit, r->text), NULL, 0);
 	coll_wire_pump(w, 0);
-}
-
-coll_status coll_rendezvous(const struct coll_rendezvous_point *how, struct coll_error_box *err)
-{
-	if ((uint64_t)how->size * how->len_bytes > UINT32_MAX / 2)
-		return coll_error_set(err, COLL_ERR_ARGUMENT, "%d ranks exchange %zu bytes each: more than 2 GiB",
-		                      how->size, how->len_bytes);
-	memcpy((char *)how->all + (size_t)how->rank * how->len_bytes, how->mine, how->len_bytes);
-	if (how->size == 1)
-		return COLL_OK;
-	return how->rank == 0 && !how->hosted ? meet_root(how, err) : meet_member(how, err);
-}
-
-void coll_rendezvous_host(const struct coll_rendezvous_point *how)
-{
-	meet_root(how, NULL); /* the ranks learn of a failure and report it */
 }
 
 void rendezvous_met(const struct coll_rendezvous_point *how, int fd, void *mine)

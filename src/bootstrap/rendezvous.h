@@ -58,12 +58,6 @@ struct coll_rendezvous_point {
 	bool keyed;          /* key is a launch secret: it also names sockets at which the root of a meeting is */
 };
 
-coll_status coll_rendezvous(const struct coll_rendezvous_point *how, struct coll_error_box *err);
-
-/* Host a meeting: hand all ranks what each of them brings. The time limit is the shortest of theirs, and
- * begins when the first has come. */
-void coll_rendezvous_host(const struct coll_rendezvous_point *how);
-
 /* This end of a connection that has met the other side: an address of this rank that works. mine: what it brings. */
 void rendezvous_met(const struct coll_rendezvous_point *how, int fd, void *mine);
 

@@ -13,7 +13,7 @@
 #include "bootstrap/exchange.h"
 #include "bootstrap/id.h"
 #include "bootstrap/pmi.h"
-#include "bootstrap/rendezvous.h"
+#include "bootstrap/rendezvous_roles.h"
 #include "bootstrap/rendezvous_state.h"
 #include "bootstrap/secret.h"
 #include "bootstrap/wire.h"
