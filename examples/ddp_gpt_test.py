@@ -13,6 +13,7 @@ import struct
 import subprocess
 import sys
 import tempfile
+import time
 import threading
 
 COLLRUN, PROGRAM = sys.argv[1:3]
@@ -634,11 +635,14 @@ def main():
     unknown = set(wanted) - {g.__name__ for g in GROUPS}
     if unknown:
         sys.exit("ddp_gpt_test: no group %s" % ", ".join(sorted(unknown)))
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # who runs this by nohup ignores it, and so would its children
     with tempfile.TemporaryDirectory() as folder:
         data = text_of(folder)
         for group in GROUPS:
             if not wanted or group.__name__ in wanted:
+                begun = time.monotonic()
                 group(*[data] if group is any_number_of_steps else [folder, data])
+                print("%s: %.1f s" % (group.__name__, time.monotonic() - begun), flush=True)
     code, stdout, _ = run(0, "--help")
     lines = stdout.splitlines()
     check("--help: two screens, every flag on one line", code == 0 and len(lines) <= 80 and max(map(len, lines)) <= 110 and stdout == run(0, "-h")[1], stdout)
