@@ -50,8 +50,8 @@ static PyObject *error_of(const struct receive *v, coll_status st)
 {
 	if (v->ending && st == COLL_ERR_CANCELLED)
 		return coll_py_error_text(st, "irecv", "irecv: the receive was taken back: the process is ending");
-	/* That of the call alone: the communicator has no error. */
-	return coll_py_error(st < COLL_ERR_PEER_DEAD ? NULL : v->request.comm, st, "irecv");
+	/* That of the call: the communicator may have none, or that of another death. */
+	return coll_py_error(NULL, st, "irecv");
 }
 
 static void finish(struct receive *v, coll_status st, const coll_message_info *info)

@@ -167,6 +167,13 @@ def workers():
     check("ValueError: worker" in done.stdout, done.stdout, done.stderr)
 
 
+def killed_together():
+    """Of workers that die at once a receive from any source names one after the other: the example loses no request."""
+    p = subprocess.run([sys.executable, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../examples/fleet.py"), "6", "24", "8"],
+                       capture_output=True, text=True, timeout=90)
+    check(p.returncode == 0 and "answered 24 of 24" in p.stdout, p.returncode, p.stdout, p.stderr)
+
+
 def killed():
     """The others raise PeerDead, and name the rank."""
     code, out, err = run("c = coll.init()\nc.barrier()\nif c.rank == 2: os.kill(os.getpid(), signal.SIGKILL)\n"
@@ -361,7 +368,7 @@ def names_itself():
 
 CASES = [exception, exception_in_with, exception_in_thread, exception_in_other_thread, exception_handled,
          exception_in_hook_of_others, exits, exit_with_receive, exit_with_work, forks, workers,
-         killed, survivors, logged, leaves, late, receive_late, receive_silent, mismatch, function_raises, aborted, interrupted, receive_dropped, interrupted_creation, groups_are_cheap, memory_outlives, interactive, names_itself]
+         killed, killed_together, survivors, logged, leaves, late, receive_late, receive_silent, mismatch, function_raises, aborted, interrupted, receive_dropped, interrupted_creation, groups_are_cheap, memory_outlives, interactive, names_itself]
 
 
 forked.top(lambda: forked.cases(CASES, sys.argv[2:]))
