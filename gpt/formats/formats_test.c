@@ -165,10 +165,10 @@ Test(formats, a_model_comes_back)
 	struct gpt_hf hf = {.shape = {40, 8, 2, 2, 12}, .has_tokenizer = true, .dropout = 0.25}, got;
 	float *x = numbers(&hf.shape);
 	const size_t n = gpt_param_count(&hf.shape);
+	const char *const text = "\n !\xff\xc3\xbc the quick brown fox jumps";
 	char why[GPT_PATH_MAX + 256] = "";
 
-	gpt_tokenizer_init(&hf.tokenizer, GPT_VOCAB_CHAR, (const uint8_t *)"\n !\xff\xc3\xbc the quick brown fox jumps",
-	                   34);
+	gpt_tokenizer_init(&hf.tokenizer, GPT_VOCAB_CHAR, (const uint8_t *)text, strlen(text));
 	/* The rows without tokens are not written; the second time it replaces the first. */
 	for (int half = 0; half < 2; half++) {
 		cr_assert_eq(gpt_hf_write(in("model"), &hf, x, half), 0);

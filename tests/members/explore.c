@@ -344,7 +344,8 @@ static bool explore(const struct explored *e)
 	coll_planted = e->defect;
 	violation = NULL;
 	memset(&s, 0, sizeof(s));
-	memset(seen.at, 0, seen.room * sizeof(*seen.at));
+	if (seen.at)
+		memset(seen.at, 0, seen.room * sizeof(*seen.at));
 	seen.used = todo.count = 0;
 	push(&s);
 	while (todo.count > 0 && !violation) {
