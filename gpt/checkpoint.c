@@ -36,7 +36,7 @@ uint64_t gpt_checksum(uint64_t seed, const void *data, size_t len_bytes)
 	return gpt_mix(h ^ word);
 }
 
-static int write_all(int fd, const void *data, size_t len_bytes)
+int gpt_write_all(int fd, const void *data, size_t len_bytes)
 {
 	const char *p = data;
 
@@ -60,17 +60,17 @@ static int write_file(int fd, const struct header *h, const struct gpt_checkpoin
 	const size_t len_bytes = h->weight_count * sizeof(float);
 	uint64_t sum = gpt_checksum(0, h, sizeof(*h));
 
-	if (write_all(fd, h, sizeof(*h)))
+	if (gpt_write_all(fd, h, sizeof(*h)))
 		return -1;
 	for (uint32_t i = 0; i < h->arrays; i++) {
 		sum = gpt_checksum(sum, arrays[i], len_bytes);
-		if (write_all(fd, arrays[i], len_bytes))
+		if (gpt_write_all(fd, arrays[i], len_bytes))
 			return -1;
 	}
 	sum = gpt_checksum(sum, extra, h->extra_bytes);
-	if (write_all(fd, extra, h->extra_bytes))
+	if (gpt_write_all(fd, extra, h->extra_bytes))
 		return -1;
-	return write_all(fd, &sum, sizeof(sum)) ? -1 : fsync(fd);
+	return gpt_write_all(fd, &sum, sizeof(sum)) ? -1 : fsync(fd);
 }
 
 /* Make a rename in path's directory last. */

@@ -37,6 +37,9 @@ int gpt_checkpoint_read(const char *path, struct gpt_checkpoint *c);
 /* free() what reading allocated. */
 void gpt_checkpoint_free(struct gpt_checkpoint *c);
 
+/* All bytes, or -1 with errno set. */
+int gpt_write_all(int fd, const void *data, size_t len_bytes);
+
 uint64_t gpt_checksum(uint64_t seed, const void *data, size_t len_bytes);
 
 #endif

@@ -2,6 +2,7 @@
  * The system calls behind file.h. A name is never removed before what takes its place is on the disk.
  */
 #include "gpt/formats/file.h"
+#include "gpt/checkpoint.h"
 #include "gpt/formats/crc32c.h"
 #include <dirent.h>
 #include <errno.h>
@@ -29,20 +30,7 @@ int gpt_put(struct gpt_sink *sink, const void *data, size_t len_bytes)
 
 static int put_file(struct gpt_sink *sink, const void *data, size_t len_bytes)
 {
-	const struct gpt_file *f = (struct gpt_file *)sink;
-	const char *p = data;
-
-	while (len_bytes) {
-		const ssize_t n = write(f->fd, p, len_bytes);
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n < 0)
-			return -1;
-		p += n;
-		len_bytes -= (size_t)n;
-	}
-	return 0;
+	return gpt_write_all(((struct gpt_file *)sink)->fd, data, len_bytes);
 }
 
 int gpt_file_create(struct gpt_file *f, const char *path)

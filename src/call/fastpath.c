@@ -320,7 +320,8 @@ static __attribute__((noinline)) void begin_count(struct coll_comm *comm, const 
  * of another core, yields only pass that core around. The engine's polls are slower. */
 static inline coll_status look_on(struct coll_comm *comm, struct coll_fastpath *q, struct coll_intra_state *state)
 {
-	const bool crowded = comm->ctx->dedicated_cores && comm->ctx->crowd.now;
+	const bool crowded =
+	        comm->ctx->dedicated_cores && atomic_load_explicit(&comm->ctx->crowd.now, memory_order_relaxed);
 	const bool alone = crowded || coll_context_spins(comm->ctx);
 	coll_status st = COLL_AGAIN;
 
