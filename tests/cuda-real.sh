@@ -2,16 +2,19 @@
 # The CUDA suite and the tables on a real GPU, in one command that ends in time: it builds, runs what tells most first, and writes one
 # file of results. It needs a C compiler, Python 3, meson and ninja; clang or nvcc for the kernels. It uses no network.
 #
-# usage: cuda-real.sh [--minutes M] [--build DIRECTORY] [--out FILE] [--max BYTES] [--nccl-tests DIRECTORY] [--stand-in]
+# usage: cuda-real.sh [--minutes M] [--build DIRECTORY] [--out FILE] [--log FILE] [--max BYTES]
+#                     [--nccl-tests DIRECTORY] [--only EXPRESSION] [--stand-in]
 #        cuda-real.sh --targets
 #
 #   --minutes M        it ends within M minutes, the build included, and half a minute for what has to be stopped (default 8).
 #                      Each part has a limit of its own as well. What did not fit is named
 #   --build DIRECTORY  use this build as it is (default: build/cuda-real, where the targets are made or brought up to date)
 #   --out FILE         default: docs/results/DATE-cuda-NAME-OF-THE-GPU.md
+#   --log FILE         all that each part printed is added to it
 #   --max BYTES        the largest message of the tables, with K, M or G (default 256M)
 #   --nccl-tests DIRECTORY  the programs of nccl-tests there (all_reduce_perf and others) are run on libnccl.so.2 of this library; with
 #                      one GPU two ranks need programs that were built with MPI=1, and mpirun
+#   --only EXPRESSION  the parts whose names this matches, and the build
 #   --stand-in         on the stand-in driver of the tests instead, with small sizes
 #   --targets          name the targets that a build needs, and end:  ninja -C DIRECTORY $(tests/cuda-real.sh --targets)
 #
@@ -24,20 +27,22 @@ tests/cuda/capture tests/compat/nccl_collectives tests/compat/nccl_capture"
 targets+=" $(printf ' tests/cuda/cuda_%s' row kernels graphs death records mapped tags pending)"
 collectives="allreduce reduce broadcast all_gather reduce_scatter all_to_all gather scatter sendrecv barrier"
 targets+=" $(printf ' bench/%s_perf' $collectives)"
-build= out= max=256M stand_in= nccl_tests= minutes=8
+build= out= all= max=256M stand_in= nccl_tests= only=. minutes=8
 
 usage() { sed -n '2,/^set/p' "$0" | sed -n 's/^# \{0,1\}//p'; }
 refuse() { echo "cuda-real.sh: $1 (--help: how it is used)" >&2; exit 2; }
 while [ $# -gt 0 ]; do
 	case $1 in
-	--minutes | --build | --out | --max | --nccl-tests) [ $# -gt 1 ] || refuse "$1 needs a value" ;;
+	--minutes | --build | --out | --log | --max | --nccl-tests | --only) [ $# -gt 1 ] || refuse "$1 needs a value" ;;
 	esac
 	case $1 in
 	--minutes) minutes=$2; shift ;;
 	--build) build=$(cd "$2" 2>/dev/null && pwd) || refuse "no directory $2"; shift ;;
 	--out) out=$2; shift ;;
+	--log) all=$2; shift ;;
 	--max) max=$2; shift ;;
 	--nccl-tests) nccl_tests=$2; shift ;;
+	--only) only=$2; shift ;;
 	--stand-in) stand_in=1 ;;
 	--targets) echo $targets; exit ;;
 	-h | --help) usage; exit ;;
@@ -77,12 +82,14 @@ detail() { { echo; echo "### $1"; echo; echo '```'; tail -n "$2" "$log" | cut -c
 part() {
 	local name=$1 limit=$2 status=0 begun=$SECONDS left=$((deadline - SECONDS))
 	shift 2
+	[[ $name == build || $name =~ $only ]] || return 0
 	if [ $left -lt 3 ]; then
 		unfit=$((unfit + 1)); row "$name" "did not fit" 0
 		return
 	fi
 	[ $left -ge "$limit" ] || limit=$left
 	timeout -k 5 "$limit" "$@" >"$log" 2>&1 </dev/null || status=$?
+	[ -z "$all" ] || { echo "==== $name: status $status, $((SECONDS - begun)) s"; cat "$log"; } >>"$all"
 	local took=$((SECONDS - begun)) why counts
 	why=$(grep -i skip "$log" | tail -1 | cut -c1-120)
 	counts=$(grep -E '^[0-9]+ passed, [0-9]+ failed' "$log" | tail -1)
@@ -100,7 +107,7 @@ part() {
 	fi
 }
 
-skip() { skipped=$((skipped + 1)); row "$1" "skipped: $2" 0; }
+skip() { [[ $1 =~ $only ]] || return 0; skipped=$((skipped + 1)); row "$1" "skipped: $2" 0; }
 
 finish() {
 	write "${1:-In all}"
@@ -169,7 +176,7 @@ all_reduce() {
 # ---- What tells most ----
 part "identify: coll-info" 20 bash -c '"$1" | sed -n "/^cuda devices/,/^[^ ]/p" | tee /dev/stderr | grep -q "^  cuda:0"' - "$build/tools/coll-info"
 [ $failed = 0 ] || [ -n "$stand_in" ] || [ -e /dev/nvidiactl ] || finish "No device"
-cp "$log" "$work/info" && { echo; echo '```'; sed '1!{/^[^ ]/d}' "$work/info"; echo '```'; } >>"$work/head"
+[[ "identify: coll-info" =~ $only ]] && cp "$log" "$work/info" && { echo; echo '```'; sed '1!{/^[^ ]/d}' "$work/info"; echo '```'; } >>"$work/head"
 part "identify, allocate, pin, copy, wait: the row of CUDA devices" 60 "$tests/cuda_row" "$driver"
 part "kernels, bit for bit" 60 "$tests/cuda_kernels"
 for n in 2 3; do

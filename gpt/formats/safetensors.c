@@ -247,7 +247,9 @@ int gpt_st_open(struct gpt_st *st, const char *path, char *why, size_t why_bytes
 	const struct reading r = {st, why, why_bytes};
 
 	*st = (struct gpt_st){.fd = -1};
-	if ((size_t)snprintf(st->path, sizeof(st->path), "%s", path) < sizeof(st->path) && read_header(&r) == 0)
+	if ((size_t)snprintf(st->path, sizeof(st->path), "%s", path) >= sizeof(st->path))
+		refuse(&r, "the path is too long");
+	else if (read_header(&r) == 0)
 		return 0;
 	gpt_st_close(st);
 	return -1;

@@ -81,13 +81,20 @@ static bool on_device(const struct facts *f)
 	return f->type == CU_MEMORYTYPE_DEVICE;
 }
 
+/* Outside the allocation. Mappings that lie side by side are several to some drivers. */
+static bool is_outside(const struct facts *f, uintptr_t last)
+{
+	return f->base && f->len_bytes && last - (uintptr_t)f->base >= f->len_bytes;
+}
+
 /* The last byte is asked for where it may be something else: outside the allocation, or on another page of memory of
- * which the driver has no record. Mappings that lie side by side are several allocations to the driver. */
+ * which the driver has no record, or of mapped memory: that belongs to no context, and its range may be what was
+ * reserved, mapped or not. */
 static bool ends_elsewhere(const struct facts *f, uintptr_t at, uintptr_t last)
 {
-	if (f->base && f->len_bytes)
-		return last - (uintptr_t)f->base >= f->len_bytes;
-	return at / PAGE != last / PAGE;
+	const bool recorded = f->base && f->len_bytes && f->context;
+
+	return is_outside(f, last) || (!recorded && at / PAGE != last / PAGE);
 }
 
 bool coll_cuda_identify(struct coll_device *d, const void *ptr, size_t len_bytes, struct coll_device_range *range)
@@ -95,7 +102,7 @@ bool coll_cuda_identify(struct coll_device *d, const void *ptr, size_t len_bytes
 	struct coll_cuda_device *c = coll_cuda_of(d);
 	const uintptr_t at = (uintptr_t)ptr, last = at + (len_bytes ? len_bytes - 1 : 0);
 	struct facts f, end;
-	bool elsewhere = false;
+	bool elsewhere = false, outside = false;
 	CUresult result = coll_cuda_enter(c);
 
 	if (result == CUDA_SUCCESS) {
@@ -106,11 +113,12 @@ bool coll_cuda_identify(struct coll_device *d, const void *ptr, size_t len_bytes
 	}
 	if (coll_cuda_report(c, "cuPointerGetAttributes", result) != COLL_OK)
 		return false;
+	outside = is_outside(&f, last);
 	*range = (struct coll_device_range){.kind = on_device(&f) ? COLL_DEVICE_CUDA : COLL_DEVICE_HOST,
 	                                    .ordinal = on_device(&f) ? f.ordinal : -1,
 	                                    .fault = fault_of(c, &f, at),
-	                                    .base = elsewhere ? 0 : (uintptr_t)f.base,
-	                                    .len_bytes = elsewhere ? 0 : f.len_bytes,
+	                                    .base = outside ? 0 : (uintptr_t)f.base,
+	                                    .len_bytes = outside ? 0 : f.len_bytes,
 	                                    .id = f.id};
 	if (elsewhere && !range->fault)
 		range->fault = on_device(&f) != on_device(&end)

@@ -69,7 +69,10 @@ static inline void write_to(void *to, const void *host, size_t len_bytes, cudaSt
 		abort();
 }
 
-/* Behind all work of the stream. */
+/*
+ * Behind all work of the stream. It waits before it copies: the driver may copy to pageable memory by means that all
+ * threads share, and hold them while the stream waits for another thread's rank.
+ */
 static inline void read_from(void *host, const void *from, size_t len_bytes, cudaStream_t s)
 {
 	if (len_bytes == 0)
@@ -78,7 +81,8 @@ static inline void read_from(void *host, const void *from, size_t len_bytes, cud
 		memcpy(host, from, len_bytes);
 		return;
 	}
-	if (DRIVER(cuMemcpyDtoHAsync_v2)(host, (CUdeviceptr)(uintptr_t)from, len_bytes, (CUstream)s) != CUDA_SUCCESS ||
+	if (DRIVER(cuStreamSynchronize)((CUstream)s) != CUDA_SUCCESS ||
+	    DRIVER(cuMemcpyDtoHAsync_v2)(host, (CUdeviceptr)(uintptr_t)from, len_bytes, (CUstream)s) != CUDA_SUCCESS ||
 	    DRIVER(cuStreamSynchronize)((CUstream)s) != CUDA_SUCCESS)
 		abort();
 }

@@ -170,6 +170,7 @@ static void kinds(struct rank *r)
 		g[kind] = (struct graph){.in_host = pick(&r->local, 3) == 0, .out_host = pick(&r->local, 3) == 0};
 		capture_kind(r, kind, &g[kind]);
 	}
+	CHECK(coll_barrier(r->comm, NULL) == COLL_OK); /* a thread that copies would end the captures of others */
 	for (int i = 0; i < launches && atomic_load(&plain_failures) == 0; i++) {
 		const int kind = (int)pick(&state, KINDS);
 

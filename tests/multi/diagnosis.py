@@ -463,9 +463,10 @@ def signalled(transport):
     calls, troubles = check_trace(trace.stdout, 3, faults)
     want(faults, trace.returncode == 0 and len(calls) == 11, f"{len(calls)} operations in the trace: {trace.stderr}")
     want(faults, sorted(e["pid"] for e in troubles) == [0, 1], f"troubles: {troubles}")
-    # Everybody was there when the third ended anywhere, and its stamps say so: a millisecond for the clocks.
-    third = [e for e in calls if e["args"]["sequence"] == 3]
-    want(faults, max(e["ts"] for e in third) <= min(e["ts"] + e["dur"] for e in third) + 1000, f"clocks: {third}")
+    # Everybody was there when the third ended anywhere, and its stamps say so: a millisecond for the clocks. A call too
+    # short to be timed has one stamp, taken behind its send: a rank that loses its core between the two stamps late.
+    third = [e for e in calls if e["args"]["sequence"] == 3 and e["dur"] > 0]
+    want(faults, not third or max(e["ts"] for e in third) <= min(e["ts"] + e["dur"] for e in third) + 1000, f"clocks: {third}")
     # The same asked of the processes.
     live = run(COLL_TRACE, "--pid", str(s.launcher.pid))
     want(faults, live.returncode == 0 and len(check_trace(live.stdout, 3, faults)[0]) == 11, f"live: {live.stderr}")
