@@ -23,7 +23,7 @@ meson test -C "$build" --setup all --timeout-multiplier 6 --print-errorlogs $tes
 status=$?
 tail -40 "$build/test.log"
 # README's first program without any shared library: this build has no hwloc, which has no static form.
-awk '/^```c$/ { on = 1; next } /^```$/ { if (on) exit } on' "$src/README.md" >"$build/first.c"
+awk '/^```c$/ { on = 1; text = ""; next } /^```$/ { if (on && text ~ /int main/) { printf "%s", text; exit } on = 0 } on { text = text $0 "\n" }' "$src/README.md" >"$build/first.c"
 private=$(sed -n 's/^Libs.private: //p' "$build/meson-private/libcoll.pc")
 aarch64-linux-gnu-gcc -static -o "$build/first" "$build/first.c" -I"$src/include" "$build/src/libcoll.a" $private 2>"$build/static.log" &&
 	env -u COLL_RANK -u COLL_SIZE qemu-aarch64 "$build/first" | grep "rank 0 of 1" ||

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""No sentence of the documentation has more than 40 words: README, CHANGELOG, CONTRIBUTING, docs/guide, docs/design.
+"""No sentence of the documentation has more than 40 words: README, CHANGELOG, CONTRIBUTING, SECURITY, docs/guide, docs/design.
 
 Not counted: code blocks, tables, headings, and the pages that are generated. An item of a list is a paragraph.
 Inline code is one word, and so is the address of a link. Each finding is printed as file:line.
@@ -89,7 +89,7 @@ def self_test():
 
 
 def pages(root):
-    found = [os.path.join(root, p) for p in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md")]
+    found = [os.path.join(root, p) for p in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")]
     for folder in ("guide", "design"):
         found += sorted(glob.glob(f"{root}/docs/{folder}/*.md"))
     return [p for p in found if os.path.relpath(p, root) not in GENERATED]

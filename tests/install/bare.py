@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """README's lines on a bare system: a minbase root of this system's own release, made by debootstrap, in which the blocks of
 README.md are run from top to bottom, each line as printed, by root in one shell; then those of docs/guide/install.md. A block
-of C is the file that the text around it names. What each line took is printed: seconds, and seconds of all processors.
+of C or Python is the file that the text around it names, or a fragment. What each line took is printed: seconds, and seconds of all processors.
 
 The demo runs in a root of its own, because it installs packages that the other lines must name themselves.
 
@@ -50,10 +50,12 @@ def lines_of(page, root):
         text = f.read()
     found = []
     for kind, body, around in blocks(text):
-        if kind == "c":
-            name = re.search(r"`(\w+\.c)`", around)
-            if not name:
+        if kind in ("c", "python"):
+            name = re.search(r"`(\w+\.(?:c|py))`", around)
+            if not name and "int main" in body:
                 raise SystemExit(f"{page}: no name for the program:\n{body}")
+            if not name:  # a fragment
+                continue
             with open(os.path.join(root, name[1]), "w", encoding="utf-8") as f:
                 f.write(body)
         elif kind == "sh":

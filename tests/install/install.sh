@@ -26,8 +26,8 @@ try "meson install" env DESTDIR="$dir/root" meson install -C "$build" --no-rebui
 pc=$(find "$dir/root" -name libcoll.pc)
 lib=$(dirname "$(dirname "$pc")")
 prefix=$(sed -n 's/^prefix=//p' "$pc")
-# The first C block of the README is the first program.
-awk '/^```c$/ { on = 1; next } /^```$/ { if (on) exit } on' "$src/README.md" >"$dir/first.c"
+# The C block of the README that has a main() is the first program.
+awk '/^```c$/ { on = 1; text = ""; next } /^```$/ { if (on && text ~ /int main/) { printf "%s", text; exit } on = 0 } on { text = text $0 "\n" }' "$src/README.md" >"$dir/first.c"
 try "the README has a program" test -s "$dir/first.c"
 
 export PKG_CONFIG_SYSROOT_DIR="$dir/root" PKG_CONFIG_PATH="$lib/pkgconfig"
