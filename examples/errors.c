@@ -2,6 +2,7 @@
  * What failures look like, and what may be done after one.
  *
  *     collrun -n 3 example_errors
+ *     collrun -n 3 example_errors 7        the job ends with status 7
  *
  * Three kinds, told apart by what is lost:
  *  - a call: the arguments were wrong; correct them and go on;
@@ -11,6 +12,7 @@
  */
 #include <coll/coll.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 /* Everything that is known about a failure. The message is the same in one line. */
 static void explain(const coll_comm *comm, int rank)
@@ -44,18 +46,21 @@ static coll_status wrong_arguments(coll_comm *comm, int rank)
 }
 
 /* A lost communicator: the last rank gives up while the others wait for it. */
-static coll_status giving_up(coll_comm *comm, int rank, int size)
+static coll_status giving_up(coll_comm *comm, int rank, int size, int exit_status)
 {
 	if (rank < size - 1)
 		return coll_barrier(comm, NULL);
-	coll_comm_abort(comm, "this rank has had enough");
+	if (exit_status)
+		coll_comm_abort_with(comm, exit_status, "this rank has had enough");
+	else
+		coll_comm_abort(comm, "this rank has had enough");
 	return COLL_ERR_ABORTED;
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
 	coll_comm *comm = NULL;
-	int rank, size;
+	int rank, size, exit_status = argc > 1 ? atoi(argv[1]) : 0;
 	coll_status status;
 
 	/* With no communicator yet, the story of a failed creation is asked for
@@ -72,7 +77,7 @@ int main(void)
 		return coll_comm_destroy(&comm) == COLL_OK ? 0 : 1;
 	}
 	if (status == COLL_OK)
-		status = giving_up(comm, rank, size);
+		status = giving_up(comm, rank, size, exit_status);
 
 	/* An abort ends whatever a rank is in: a slow one may even meet it before
 	 * its sum is finished, or, when the other process ends at once, see that
@@ -84,7 +89,7 @@ int main(void)
 	 * cannot be orderly, so what that returns is not looked at. */
 	coll_comm_destroy(&comm);
 	if (status == COLL_ERR_ABORTED || status == COLL_ERR_PEER_DEAD)
-		return 0;
+		return exit_status;
 	fprintf(stderr, "errors: rank %d: expected to lose the communicator, got: %s\n", rank,
 	        coll_status_string(status));
 	return 1;
