@@ -4,7 +4,7 @@
 - The figures are those of the tables that it links to.
 - Each `./run` line names a command and flags that exist; each path to choose leads to a page.
 - The fragment of C compiles, and those of Python are Python.
-- The version is that of meson.build, also in CITATION.cff; the address is one setting (tools/release/address.py).
+- Version and address are the same wherever they stand (tools/release/version.py, address.py).
 usage: readme.py SOURCE-ROOT [CC]"""
 import os
 import re
@@ -97,13 +97,6 @@ def fragments(readme, root, cc):
                 yield f"README.md: a fragment does not compile:\n{done.stderr}"
 
 
-def versions(texts):
-    """{file: (text, pattern)}; all name one version."""
-    seen = {name: re.findall(pattern, text, re.M) for name, (text, pattern) in texts.items()}
-    if len({tuple(v) for v in seen.values()}) != 1 or not all(len(v) == 1 for v in seen.values()):
-        yield f"versions differ: {seen}"
-
-
 def self_test(readme, idle, busy, run):
     if not list(figures(readme.replace("| 0.156 |", "| 0.155 |"), idle, busy)):
         yield "self-test: a wrong figure is not found"
@@ -115,8 +108,6 @@ def self_test(readme, idle, busy, run):
         yield "self-test: a path without a page is not found"
     if not list(fragments("```python\nx = (\n```\n", ".", "cc")):
         yield "self-test: a wrong fragment is not found"
-    if not list(versions({"a": ("1.0", r"\d\.\d"), "b": ("1.1", r"\d\.\d")})):
-        yield "self-test: versions that differ are not found"
 
 
 def main():
@@ -131,11 +122,10 @@ def main():
     faults += commands(readme, run, {"bench": bench})
     faults += paths(readme)
     faults += fragments(readme, root, cc)
-    faults += versions({"README.md": (readme, r"^Version (\S+),"), "meson.build": (read("meson.build"), r"^  version: '([^']+)'"),
-                        "CITATION.cff": (read("CITATION.cff"), r"^version: (\S+)$")})
-    address = subprocess.run([sys.executable, os.path.join(root, "tools/release/address.py"), root], capture_output=True, text=True)
-    if address.returncode:
-        faults.append(address.stdout.strip())
+    for tool in ("address", "version"):
+        done = subprocess.run([sys.executable, os.path.join(root, f"tools/release/{tool}.py"), root], capture_output=True, text=True)
+        if done.returncode:
+            faults.append(done.stdout.strip() + done.stderr)
     print("\n".join(faults) or "README: figures, commands, paths, fragments, versions and the address are those of their sources")
     return 1 if faults else 0
 
