@@ -24,20 +24,20 @@ static coll_status check_config(coll_ddp *d, int count)
 		return ddp_fail(d, COLL_ERR_UNSUPPORTED, "gradients must be f32 or f64");
 	if (count < 1)
 		return ddp_fail(d, COLL_ERR_ARGUMENT, "there are no parameters");
-	if ((int)c->wire < COLL_DDP_PLAIN || c->wire > COLL_DDP_TREE || c->zero < 0 || c->zero > 2 ||
+	if ((int)c->wire < COLL_DDP_PLAIN || c->wire > COLL_DDP_EXACT || c->zero < 0 || c->zero > 2 ||
 	    c->powersgd_rank < 0)
 		return ddp_fail(d, COLL_ERR_ARGUMENT, "invalid wire %d, zero %d or powersgd_rank %d", (int)c->wire,
 		                c->zero, c->powersgd_rank);
-	if (c->type != COLL_F32 && c->wire != COLL_DDP_PLAIN && c->wire != COLL_DDP_TREE)
+	if (c->type != COLL_F32 && c->wire != COLL_DDP_PLAIN && c->wire != COLL_DDP_EXACT)
 		return ddp_fail(d, COLL_ERR_UNSUPPORTED, "compressed wires need f32");
-	if (c->zero && c->wire != COLL_DDP_PLAIN)
-		return ddp_fail(d, COLL_ERR_UNSUPPORTED, "zero needs the plain wire");
+	if (c->zero && c->wire != COLL_DDP_PLAIN && (c->zero > 1 || c->wire != COLL_DDP_EXACT))
+		return ddp_fail(d, COLL_ERR_UNSUPPORTED, "zero needs the plain wire, or zero 1 the exact one");
 	if (c->uneven && c->wire == COLL_DDP_POWERSGD)
 		return ddp_fail(d, COLL_ERR_UNSUPPORTED, "uneven inputs cannot be combined with PowerSGD");
 	if (c->uneven && c->zero == 2)
 		return ddp_fail(d, COLL_ERR_UNSUPPORTED, "uneven inputs cannot be combined with zero 2");
-	if (c->wire == COLL_DDP_TREE && (d->size & (d->size - 1)))
-		return ddp_fail(d, COLL_ERR_UNSUPPORTED, "the tree needs a power of two ranks, not %d", d->size);
+	if (c->wire == COLL_DDP_EXACT && c->keep_whole)
+		return ddp_fail(d, COLL_ERR_UNSUPPORTED, "the exact wire cuts parameters: keep_whole cannot be had");
 	if (c->grads && c->zero == 2)
 		return ddp_fail(d, COLL_ERR_ARGUMENT,
 		                "zero 2 needs an arena of its own, so that it can free parts of it");
@@ -77,6 +77,8 @@ static coll_status copy_param(coll_ddp *d, int i, const coll_ddp_param *from)
 	p->lookup = from->lookup;
 	if (!p->lookup)
 		return COLL_OK;
+	if (d->config.wire == COLL_DDP_EXACT)
+		return ddp_fail(d, COLL_ERR_UNSUPPORTED, "%s: rows of lookups are not summed exactly", p->name);
 	if (d->table >= 0 || p->buffer || p->count == 0)
 		return ddp_fail(d, COLL_ERR_UNSUPPORTED, "%s: one table with lookups there may be", p->name);
 	d->table = i;

@@ -20,6 +20,7 @@ struct param {
 	size_t offset;      /* in the arena; of buffers: where it would be */
 	char *weights;
 	bool buffer, ready;
+	bool taken; /* by the wire, in this pass */
 	/* Tables only. */
 	char *lookup;
 	uint8_t *touched; /* per row */
@@ -67,6 +68,9 @@ struct wire {
 	void (*finish)(coll_ddp *d, struct bucket *b);
 	/* What the next step depends on: fills pieces[], returns how many. NULL: nothing. */
 	size_t (*kept)(const struct bucket *b, struct piece *pieces);
+	/* The gradient of p is final in this pass, a micro-step or not: move it out of the arena, which is zero there
+	 * afterwards. NULL: it stays and piles up there. */
+	void (*take)(coll_ddp *d, const struct param *p);
 };
 
 /* One round of one bucket on the wire, or of the rows (bucket: how many there are); end_s 0: not over yet. */

@@ -70,9 +70,6 @@ TEST(ddp, averages)
 	on_ranks(2, average_rank, &(struct limits){1, 0, COLL_DDP_PLAIN, 3e-7});
 	/* Small buckets overtake the large one before them: later rounds still come in order. */
 	on_ranks(4, average_rank, &(struct limits){9000, 0, COLL_DDP_INT8, 3e-2, 256});
-	on_ranks(8, average_rank, &(struct limits){9000, 0, COLL_DDP_TREE, 3e-7, 256});
-	for (int n = 1; n <= 8; n *= 2)
-		on_ranks(n, average_rank, &(struct limits){4096, 0, COLL_DDP_TREE, 3e-7});
 }
 
 /* ---- Differences between ranks ---------------------------------------------- */

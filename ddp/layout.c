@@ -19,9 +19,16 @@
 #define SHARE     50     /* a bucket costs one of so many parts of its own time on the wire */
 #define WOKEN_S   200e-6 /* of computing that a bucket costs besides its latency: threads woken, caches filled again */
 
+/* What slices, or buckets, are multiples of. */
+static size_t unit_of(const coll_ddp *d, size_t usual)
+{
+	return d->config.wire == COLL_DDP_EXACT ? DDP_EXACT_BLOCK : usual;
+}
+
 void ddp_slice(const coll_ddp *d, size_t first, size_t count, int r, size_t *slice_first, size_t *slice_count)
 {
-	const size_t units = (count + UNIT - 1) / UNIT, per = (units + (size_t)d->size - 1) / (size_t)d->size * UNIT;
+	const size_t unit = unit_of(d, UNIT);
+	const size_t units = (count + unit - 1) / unit, per = (units + (size_t)d->size - 1) / (size_t)d->size * unit;
 	const size_t from = per * (size_t)r < count ? per * (size_t)r : count;
 	const size_t to = from + per < count ? from + per : count;
 
@@ -139,8 +146,8 @@ static size_t cut(const coll_ddp *d, size_t end)
 {
 	const coll_ddp_config *c = &d->config;
 	const size_t limit = limit_at(d, end);
-	const size_t last = c->last_bytes / d->esize, most = limit ? limit : 1;
-	size_t from = end > most ? end - most : 0;
+	const size_t unit = unit_of(d, 1), last = (c->last_bytes / d->esize + unit - 1) / unit * unit;
+	const size_t most = limit ? limit : 1, from = end > most ? (end - most) / unit * unit : 0;
 
 	if (c->keep_whole)
 		return cut_whole(d, end, most);

@@ -6,6 +6,9 @@
 
 #include "ddp/ddp_inner.h"
 
+/* With the exact wire buckets and slices end at multiples of this. */
+#define DDP_EXACT_BLOCK ((size_t)4096)
+
 /* layout.c */
 coll_status ddp_lay_out(coll_ddp *d, coll_comm *comm);
 

@@ -155,7 +155,7 @@ static void reset(coll_ddp *d)
 	for (int p = 0; p < phases; p++)
 		d->started[p] = 0;
 	for (int i = 0; i < d->param_count; i++)
-		d->params[i].ready = false;
+		d->params[i].ready = d->params[i].taken = false;
 	d->done = d->taken = 0;
 	d->rows_phase = 0;
 	d->flight_count = 0;
@@ -205,6 +205,14 @@ coll_status coll_ddp_begin(coll_ddp *d, int sync)
 	return status;
 }
 
+/* Once in a pass. */
+static void take(coll_ddp *d, struct param *p)
+{
+	if (d->wire->take && !d->stub && !p->taken && !p->buffer)
+		d->wire->take(d, p);
+	p->taken = true;
+}
+
 coll_status coll_ddp_ready(coll_ddp *d, int param)
 {
 	struct param *p;
@@ -219,6 +227,7 @@ coll_status coll_ddp_ready(coll_ddp *d, int param)
 	if (p->ready)
 		return ddp_fail(d, COLL_ERR_ARGUMENT, "coll_ddp_ready(%s): called twice in one pass", p->name);
 	p->ready = true;
+	take(d, p);
 	if (!d->sync)
 		return COLL_OK;
 	/* Buckets go down the arena. */
@@ -241,8 +250,10 @@ static coll_status start_rest(coll_ddp *d)
 	coll_status status = COLL_OK;
 
 	d->unused_count = 0;
-	for (int i = 0; i < d->param_count; i++)
+	for (int i = 0; i < d->param_count; i++) {
 		d->unused_count += !d->params[i].buffer && !d->params[i].ready;
+		take(d, &d->params[i]);
+	}
 	for (int i = d->started[0]; i < d->bucket_count; i++) {
 		if (d->buckets[i].missing)
 			d->buckets[i].ready_s = ddp_now_s();

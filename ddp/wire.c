@@ -1,5 +1,5 @@
 /*
- * How a bucket's bytes travel: plain, as slices (zero), as bfloat16, over a tree.
+ * How a bucket's bytes travel: plain, as slices (zero), as bfloat16.
  */
 #include "ddp/wire.h"
 
@@ -8,6 +8,7 @@
 
 #include "ddp/base.h"
 #include "ddp/ddp_inner.h"
+#include "ddp/exact.h"
 #include "ddp/layout.h"
 
 static coll_op op_of(const coll_ddp *d)
@@ -17,9 +18,9 @@ static coll_op op_of(const coll_ddp *d)
 
 double ddp_scale(const coll_ddp *d)
 {
-	const bool sums = d->config.uneven || d->config.wire == COLL_DDP_INT8 || d->config.wire == COLL_DDP_TREE;
+	const bool sums = d->config.uneven || d->config.wire == COLL_DDP_INT8;
 
-	return sums && d->active > 0 ? 1.0 / d->active : 1;
+	return sums && d->config.wire != COLL_DDP_EXACT && d->active > 0 ? 1.0 / d->active : 1;
 }
 
 void ddp_scale_range(coll_ddp *d, size_t first, size_t count, double by)
@@ -118,56 +119,9 @@ static void finish_half(coll_ddp *d, struct bucket *b)
 	}
 }
 
-static coll_status prepare_tree(coll_ddp *d, struct bucket *b)
-{
-	b->scratch = malloc(b->count * d->esize);
-	return b->scratch ? COLL_OK : ddp_fail(d, COLL_ERR_MEMORY, "no memory for bucket of %zu", b->count);
-}
-
-static int tree_phases(const coll_ddp *d)
-{
-	int n = 0;
-
-	while (1 << n < d->size)
-		n++;
-	return n;
-}
-
-static void add_received(coll_ddp *d, struct bucket *b)
-{
-	if (d->config.type == COLL_F64) {
-		double *g = (double *)d->grads + b->first;
-		const double *in = b->scratch;
-
-		for (size_t i = 0; i < b->count; i++)
-			g[i] += in[i];
-	} else {
-		float *g = (float *)d->grads + b->first;
-		const float *in = b->scratch;
-
-		for (size_t i = 0; i < b->count; i++)
-			g[i] += in[i];
-	}
-}
-
-/* Round k: ranks that differ in bit k swap sums of 2^k ranks each. A sum of two is the
- * same from either side, so both hold the same bits. */
-static coll_status start_tree(coll_ddp *d, struct bucket *b, int phase, coll_comm *comm, coll_stream *stream)
-{
-	const int peer = d->rank ^ 1 << phase;
-
-	if (phase > 0)
-		add_received(d, b);
-	ddp_count(d, b->count * d->esize, (double)(b->count * d->esize));
-	return coll_send_recv(ddp_at(d, b->first), b->count, peer, b->scratch, b->count, peer, d->config.type, comm,
-	                      stream);
-}
-
 static const struct wire plain = {"plain", NULL, NULL, NULL, one_phase, start_plain, NULL, NULL};
 static const struct wire slices = {"slices", NULL, NULL, NULL, one_phase, start_slices, NULL, NULL};
 static const struct wire half = {"bf16", NULL, prepare_half, release_scratch, one_phase, start_half, finish_half, NULL};
-static const struct wire tree = {"tree",      NULL,       prepare_tree, release_scratch,
-                                 tree_phases, start_tree, add_received, NULL};
 
 const struct wire *ddp_wire_of(const coll_ddp *d)
 {
@@ -175,7 +129,7 @@ const struct wire *ddp_wire_of(const coll_ddp *d)
 	case COLL_DDP_BF16: return &half;
 	case COLL_DDP_INT8: return &ddp_wire_int8;
 	case COLL_DDP_POWERSGD: return &ddp_wire_powersgd;
-	case COLL_DDP_TREE: return d->size > 1 ? &tree : &plain;
+	case COLL_DDP_EXACT: return &ddp_wire_exact;
 	case COLL_DDP_PLAIN: break;
 	}
 	return d->config.zero ? &slices : &plain;

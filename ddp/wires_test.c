@@ -1,67 +1,127 @@
 /*
- * How buckets travel: the tree's bits, and what compression loses, keeps and refuses.
+ * How buckets travel: the exact wire's bits, and what compression loses, keeps and refuses.
  */
 #include "ddp/ranks_test.h"
 
-/* ---- The tree's bits ------------------------------------------------------ */
+/* ---- The exact wire's bits ---------------------------------------------------- */
+
+#define LEAVES 24
 
 struct bits {
-	float *want;
-	size_t count;
+	float *want; /* of one rank */
+	size_t bucket_bytes;
+	int zero;
 };
 
-/* Eight leaves, whoever holds them: each rank sums its own in halves, the tree goes on. */
-static void sum_leaves(float *to, int first, int n, size_t count)
-{
-	float *other;
-
-	if (n == 1) {
-		for (size_t i = 0; i < count; i++)
-			to[i] = value((uint64_t)first, i);
-		return;
-	}
-	other = malloc(count * sizeof(*other));
-	sum_leaves(to, first, n / 2, count);
-	sum_leaves(other, first + n / 2, n / 2, count);
-	for (size_t i = 0; i < count; i++)
-		to[i] += other[i];
-	free(other);
-}
-
-static void tree_rank(coll_comm *comm, int rank, int size, void *arg)
+/* The leaves of this rank, each in a pass of its own; the sums of all must be those of one rank. */
+static void exact_rank(coll_comm *comm, int rank, int size, void *arg)
 {
 	struct bits *bits = arg;
+	const int first = rank * LEAVES / size, end = (rank + 1) * LEAVES / size;
 	coll_ddp_config c = COLL_DDP_CONFIG_INIT;
+	coll_ddp_param p[PARAMS];
+	float *weights = calloc(total(), sizeof(*weights));
+	coll_ddp *d = NULL;
+	size_t at = 0;
+
+	memcpy(p, shapes, sizeof(p));
+	for (int i = 0; i < PARAMS; at += count_of(i++))
+		p[i].weights = weights + at;
+	c.wire = COLL_DDP_EXACT;
+	c.first_bytes = c.bucket_bytes = c.last_bytes = bits->bucket_bytes;
+	c.zero = bits->zero;
+	REQUIRE(coll_ddp_create(&d, p, PARAMS, &c, comm) == COLL_OK);
+	for (int step = 0; step < 2; step++) {
+		coll_ddp_zero(d);
+		for (int leaf = first; leaf < end; leaf++) {
+			CHECK(coll_ddp_begin(d, leaf == end - 1) == COLL_OK);
+			backward(d, leaf, step, step ? (uint64_t)(rank + 1) : 0, -1);
+		}
+		CHECK(coll_ddp_wait(d) == COLL_OK, "%s", coll_ddp_last_error(d));
+	}
+	for (int b = 0; b < coll_ddp_bucket_count(d); b++) {
+		coll_ddp_bucket_info info;
+		const float *g = coll_ddp_grads(d);
+
+		CHECK(coll_ddp_bucket(d, b, &info) == COLL_OK);
+		CHECK(info.first % 4096 == 0 && (info.slice_first % 4096 == 0 || info.slice_count == 0));
+		if (bits->want)
+			CHECK(!memcmp(bits->want + info.slice_first, g + info.slice_first, 4 * info.slice_count),
+			      "%d ranks, zero %d, buckets of %zu", size, bits->zero, bits->bucket_bytes);
+	}
+	if (!bits->want) {
+		bits->want = malloc(total() * sizeof(float));
+		memcpy(bits->want, coll_ddp_grads(d), total() * sizeof(float));
+	}
+	CHECK(coll_ddp_destroy(&d) == COLL_OK);
+	free(weights);
+}
+
+TEST(wires, exact_bits_depend_on_no_ranks_buckets_or_slices)
+{
+	struct bits bits = {NULL, 1 << 20, 0};
+
+	on_ranks(1, exact_rank, &bits);
+	for (size_t i = 0; i < total(); i++) {
+		double sum = 0;
+
+		for (int leaf = 0; leaf < LEAVES; leaf++)
+			sum += (double)value((uint64_t)(leaf + 100), i);
+		REQUIRE(bits.want[i] == (float)sum, "element %zu: %g, not %g", i, (double)bits.want[i], sum);
+	}
+	for (int n = 1; n <= 8; n++)
+		for (bits.zero = 0; bits.zero < 2; bits.zero++)
+			for (bits.bucket_bytes = 1; bits.bucket_bytes <= 1 << 20; bits.bucket_bytes <<= 14)
+				on_ranks(n, exact_rank, &bits);
+	free(bits.want);
+}
+
+/* What cannot be summed, on one rank and in one place. */
+struct unfit {
+	float x;
+	int passes;
+	bool good;
+};
+
+static void unfit_rank(coll_comm *comm, int rank, int size, void *arg)
+{
+	const struct unfit *s = arg;
+	const size_t place = 4100;
+	coll_ddp_config c = COLL_DDP_CONFIG_INIT;
+	float *g;
 	coll_ddp *d;
 
-	c.wire = COLL_DDP_TREE;
-	c.bucket_bytes = 4096;
+	c.wire = COLL_DDP_EXACT;
 	d = make(comm, &c);
-	REQUIRE(d);
-	CHECK(coll_ddp_begin(d, 1) == COLL_OK);
-	sum_leaves(coll_ddp_grads(d), rank * 8 / size, 8 / size, bits->count);
-	all_ready(d);
-	CHECK(coll_ddp_wait(d) == COLL_OK);
-	if (rank == 0) {
-		float *g = coll_ddp_grads(d);
-
-		/* The average of n ranks, times n, exact for powers of two. */
-		for (size_t i = 0; i < bits->count; i++)
-			g[i] *= (float)size;
-		if (size == 1)
-			memcpy(bits->want, g, bits->count * sizeof(*g));
-		CHECK(!memcmp(bits->want, g, bits->count * sizeof(*g)), "%d ranks", size);
+	REQUIRE(d && total() > 8192);
+	g = coll_ddp_grads(d);
+	coll_ddp_zero(d);
+	for (int p = 0; p < s->passes; p++) {
+		CHECK(coll_ddp_begin(d, p == s->passes - 1) == COLL_OK);
+		if (rank == size - 1)
+			g[place] = p % 2 ? -s->x : s->x;
+		all_ready(d);
 	}
+	CHECK(coll_ddp_wait(d) == COLL_OK);
+	for (size_t i = 0; i < total(); i++)
+		CHECK(i / 4096 == 1 && !s->good ? isnan(g[i]) : g[i] == (i == place && s->passes % 2 ? s->x : 0),
+		      "%g: element %zu is %g", (double)s->x, i, (double)g[i]);
+	coll_ddp_zero(d);
+	CHECK(coll_ddp_begin(d, 1) == COLL_OK);
+	g[place] = 1;
+	all_ready(d);
+	CHECK(coll_ddp_wait(d) == COLL_OK && g[place] == (float)size && g[place - 1] == 0, "the next step");
 	CHECK(coll_ddp_destroy(&d) == COLL_OK);
 }
 
-TEST(wires, tree_bits_do_not_depend_on_the_number_of_ranks)
+TEST(wires, what_no_integer_holds_is_nan_on_all_ranks)
 {
-	struct bits bits = {malloc(total() * sizeof(float)), total()};
+	static const struct unfit cases[] = {{8191, 1, true},      {8192, 1, false},      {-8191, 1, true},
+	                                     {4000, 2, true},      {4096, 2, false},      {(float)NAN, 1, false},
+	                                     {INFINITY, 1, false}, {-INFINITY, 2, false}, {0x1p-50f, 1, true}};
 
-	for (int n = 1; n <= 8; n *= 2)
-		on_ranks(n, tree_rank, &bits);
-	free(bits.want);
+	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++)
+		on_ranks(3, unfit_rank, (void *)&cases[i]);
 }
 
 static void refused_rank(coll_comm *comm, int rank, int size, void *arg)
@@ -79,8 +139,13 @@ TEST(wires, what_does_not_go_together_is_refused)
 {
 	coll_ddp_config c = COLL_DDP_CONFIG_INIT;
 
-	c.wire = COLL_DDP_TREE;
+	c.wire = COLL_DDP_EXACT;
+	c.keep_whole = 1;
 	on_ranks(3, refused_rank, &c);
+	c.keep_whole = 0;
+	c.zero = 2;
+	on_ranks(3, refused_rank, &c);
+	c.zero = 0;
 	c.wire = COLL_DDP_INT8;
 	c.type = COLL_F64;
 	on_ranks(2, refused_rank, &c);

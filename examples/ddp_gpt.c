@@ -233,27 +233,6 @@ static int prepare_text(struct job *j)
 	return rc;
 }
 
-/* How a step's batch is cut: by ranks, then by micro-steps, or by leaves. */
-static int split_batch(struct job *j)
-{
-	const struct options *o = &j->o;
-
-	if (o->batch % j->size)
-		return job_refuse(j, "--batch %ld is not a multiple of the %d ranks", o->batch, j->size);
-	if (o->deterministic == DETERMINISTIC_WORLD) {
-		if (o->leaves % j->size)
-			return job_refuse(j, "--leaves %ld is not a multiple of the %d ranks", o->leaves, j->size);
-		j->passes = (int)(o->leaves / j->size);
-	} else {
-		if (o->batch / j->size % o->accumulate)
-			return job_refuse(j, "--batch %ld is not a multiple of the %d ranks times --accumulate %ld",
-			                  o->batch, j->size, o->accumulate);
-		j->passes = (int)o->accumulate;
-	}
-	j->pass_batch = (int)(o->batch / j->size / j->passes);
-	return 0;
-}
-
 static struct gpt_optim_config optim_config(const struct options *o)
 {
 	struct gpt_optim_config c = GPT_OPTIM_CONFIG_INIT;
@@ -285,7 +264,7 @@ static coll_ddp_config ddp_config(const struct options *o)
 	/* Smaller buckets than the first and the last usually are: all are small. */
 	if (c.bucket_bytes < 1 << 20)
 		c.first_bytes = c.last_bytes = c.bucket_bytes = c.bucket_bytes ? c.bucket_bytes : 1;
-	c.wire = o->deterministic == DETERMINISTIC_WORLD ? COLL_DDP_TREE : (coll_ddp_wire)o->wire;
+	c.wire = o->deterministic == DETERMINISTIC_WORLD ? COLL_DDP_EXACT : (coll_ddp_wire)o->wire;
 	c.powersgd_rank = (int)o->powersgd_rank;
 	c.zero = (int)o->zero;
 	return c;
@@ -327,15 +306,6 @@ static int prepare_ddp(struct job *j)
 	return check(j, status, problem[0] ? problem : coll_status_string(status));
 }
 
-static int log2_of(int n)
-{
-	int bits = 0;
-
-	while (1 << bits < n)
-		bits++;
-	return bits;
-}
-
 static int prepare_buffers(struct job *j, const struct gpt_shape *shape)
 {
 	const size_t pass_tokens = (size_t)j->pass_batch * j->o.context;
@@ -351,13 +321,13 @@ static int prepare_buffers(struct job *j, const struct gpt_shape *shape)
 	j->of_ranks = calloc((size_t)j->size, sizeof(*j->of_ranks));
 	j->targets = malloc(pass_tokens * sizeof(*j->targets));
 	j->seen = calloc(job_val_windows(j) + 1, 1);
-	if (j->o.deterministic == DETERMINISTIC_WORLD)
-		j->partial = malloc(((size_t)log2_of(j->passes) * j->param_count + 1) * sizeof(*j->partial));
+	j->val_sums = calloc(job_val_windows(j) + 1, sizeof(*j->val_sums));
+	j->leaf_sums = calloc((size_t)j->o.leaves, sizeof(*j->leaf_sums));
+	j->squares = calloc(j->param_count / GPT_SQUARES_BLOCK + 1, sizeof(*j->squares));
 	j->model = gpt_model_open(shape, &o);
 	j->optim = j->model ? gpt_optim_create(j->model, &j->optim_config) : NULL;
 	return job_check_memory(j, !job_faulty(j, FAULT_MEMORY) && j->inputs && j->targets && j->of_ranks && j->seen &&
-	                                   j->tokens && j->optim &&
-	                                   (j->partial || j->o.deterministic != DETERMINISTIC_WORLD));
+	                                   j->tokens && j->optim && j->val_sums && j->leaf_sums && j->squares);
 }
 
 static int prepare_model(struct job *j)
@@ -516,7 +486,7 @@ static void print_stopped(const struct job *j)
 static int run(struct job *j)
 {
 	if (job_check_same(j, options_signature(&j->o), "the options") || follow_first_rank(j) || job_init_shape(j) ||
-	    split_batch(j) || job_check_out(j))
+	    job_deal(j) || job_check_arithmetic(j) || job_check_out(j))
 		return -1;
 	if (prepare_text(j) || prepare_model(j) || share_weights(j) || job_open_out(j) || job_open_metrics(j) ||
 	    job_stop_open(j))
@@ -632,7 +602,9 @@ int main(int argc, char **argv)
 	free(j.tokens);
 	free(j.inputs);
 	free(j.targets);
-	free(j.partial);
+	free(j.val_sums);
+	free(j.leaf_sums);
+	free(j.squares);
 	free(j.of_ranks);
 	free(j.seen);
 	free(j.curve);

@@ -48,8 +48,8 @@ const struct flag ddp_gpt_flags[] = {
 	{"powersgd-rank", INTEGER, AT(powersgd_rank), 1, 1024, "8", "of --wire powersgd", RUN, NULL},
 	{"zero", INTEGER, AT(zero), 0, 2, "0", "1: each rank updates a slice of the weights; 2: of the gradients, too", RUN, NULL},
 	{"local-steps", INTEGER, AT(local_steps), 1, 1e9, "1", "ranks average their weights after this many steps of their own", RUN, NULL},
-	{"deterministic", WORD, AT(deterministic), 0, 0, "run", "world: the same bits on 1, 2, 4 ... ranks up to --leaves", RUN, "run|world"},
-	{"leaves", INTEGER, AT(leaves), 1, 1 << 12, "8", "parts of the batch that --deterministic=world sums", RUN, NULL},
+	{"deterministic", WORD, AT(deterministic), 0, 0, "run", "world: the same bits on any number of ranks", RUN, "run|world"},
+	{"leaves", INTEGER, AT(leaves), 1, 1 << 12, "64", "parts of the batch that --deterministic=world computes alone", RUN, NULL},
 	{"bucket-mb", NUMBER, AT(bucket_mb), 0, 1e6, "25", "largest bucket of gradients; 0: measured", RUN, NULL},
 
 	{NULL, TEXT, 0, 0, 0, NULL, "Files", LOCAL, NULL},

@@ -64,12 +64,13 @@ struct job {
 	coll_status ddp_status; /* the first failure inside a pass */
 	bool averaging;         /* in this pass gradients are sent as they get ready */
 
-	int passes;                /* per step: micro-steps, or leaves of the tree */
-	int pass_batch;            /* sequences per pass on this rank */
+	int passes;                /* per step on this rank: micro-steps, or leaves */
+	int pass_batch;            /* sequences per pass, at most */
 	int32_t *inputs, *targets; /* pass_batch * context */
-	float *partial;            /* --deterministic=world: sums of leaves, one arena per level */
-	int partial_count;
-	uint8_t *seen; /* per validation window */
+	double *leaf_sums;         /* --deterministic=world: of the losses of each leaf of this rank */
+	double *squares;           /* and the squares of the gradient, per GPT_SQUARES_BLOCK elements */
+	uint8_t *seen;             /* per validation window */
+	double *val_sums;          /* losses of the windows that are read together */
 
 	char problem[512]; /* of this rank alone, the first; "": none. job_agree() makes it all ranks' */
 
@@ -118,6 +119,20 @@ int job_check_same(struct job *j, uint64_t x, const char *what);
 int job_check_weights(struct job *j);
 /* Has every rank the memory it wanted? */
 int job_check_memory(struct job *j, bool have);
+
+/* ddp_gpt_deal.c: which sequences of a step's batch this rank computes. */
+struct part {
+	long first, end; /* end == first: none */
+	long leaf;       /* of --deterministic=world */
+};
+int job_deal(struct job *j);
+struct part job_pass(const struct job *j, int pass);
+/* Of all passes. */
+long job_share(const struct job *j);
+/* What a pass multiplies its sum of losses by. */
+double job_scale(const struct job *j);
+/* The same bits need the same kernels, BLAS and threads on all ranks. */
+int job_check_arithmetic(struct job *j);
 
 /* ddp_gpt_train.c: all steps. */
 int job_train(struct job *j);

@@ -214,13 +214,12 @@ int options_check(struct options *o)
 	if (o->batch * o->context > 1 << 24)
 		return complain(o, "--batch %ld times --context %ld is more than 2^24 tokens per step", o->batch,
 		                o->context);
-	if (o->zero && (o->wire || o->local_steps > 1 || o->deterministic))
-		return complain(o, "--zero needs --wire plain and excludes --local-steps and --deterministic=world");
-	if (o->deterministic && (o->wire || o->local_steps > 1 || o->accumulate > 1))
-		return complain(o,
-		                "--deterministic=world needs --wire plain and excludes --local-steps and --accumulate");
-	if (o->deterministic && (o->leaves & (o->leaves - 1) || o->batch % o->leaves))
-		return complain(o, "--leaves %ld must be a power of two that divides --batch %ld", o->leaves, o->batch);
+	if (o->zero && (o->wire || o->local_steps > 1))
+		return complain(o, "--zero needs --wire plain and excludes --local-steps");
+	if (o->zero == 2 && o->deterministic)
+		return complain(o, "--deterministic=world excludes --zero 2: its sums are those of whole gradients");
+	if (o->deterministic && (o->wire || o->local_steps > 1))
+		return complain(o, "--deterministic=world needs --wire plain and excludes --local-steps");
 	if (o->wire && o->local_steps > 1)
 		return complain(o, "--wire applies to gradients; --local-steps averages weights instead");
 	if (o->overlap && (o->stub || o->resume || o->local_steps > 1 || o->steps < 4))

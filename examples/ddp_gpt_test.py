@@ -149,13 +149,42 @@ def what_is_hidden_is_told(folder, data):
 
 
 def same_bits_on_any_number_of_ranks(folder, data):
-    hashes = {}
-    for ranks in (1, 2, 4, 8):
-        got = train(folder, "world%d" % ranks, ranks, data, "--deterministic=world", "--batch", "16")
-        hashes[ranks] = got and got[1]
-    check("--deterministic=world: 1, 2, 4 and 8 ranks hold the same bits", len(set(hashes.values())) == 1, str(hashes))
-    got = train(folder, "leaves", 2, data, "--deterministic=world", "--batch", "16", "--leaves", "4")
-    check("other leaves, other bits", got and got[1] != hashes[2])
+    """One model, one validation loss and one norm for each pair of batch and leaves; more ranks than sequences or leaves, too."""
+    for batch, leaves, jobs in ((24, 64, (1, 2, 3, 5, 8)), (10, 7, (1, 2, 8)), (24, 24, (1, 7))):
+        seen = {}
+        for ranks in jobs:
+            for more in ([], ["--zero", "1", "--bucket-mb", "0.03"]) if ranks in (1, 3, 8) else ([],):
+                got = train(folder, "world", ranks, data, "--deterministic=world", "--batch", str(batch), "--leaves", str(leaves), "--dropout", "0.1",
+                            "--no-sample", *more)
+                seen[ranks, len(more)] = got and (got[1], [(m["loss"], m.get("val_loss"), m["grad_norm"]) for m in got[0]])
+        check("--deterministic=world: --batch %d, --leaves %d: %s ranks, slices or not, hold the same bits" % (batch, leaves, jobs),
+              None not in seen.values() and all(x == seen[1, 0] for x in seen.values()), str(seen))
+    plain = train(folder, "dealt", 2, data, "--batch", "24", "--dropout", "0.1")
+    check("and learn what other runs do", plain and abs(seen[1, 0][1][-1][1] - plain[0][-1]["val_loss"]) < 2e-4, str(plain))
+    other = train(folder, "leaves", 2, data, "--deterministic=world", "--leaves", "4", "--batch", "24", "--dropout", "0.1")
+    check("other leaves, other bits", other and other[1] != seen[1, 0][0])
+
+
+def any_number_of_ranks(folder, data):
+    """Nothing need divide anything: ranks without a sequence, passes without one."""
+    want = train(folder, "ten", 1, data, "--batch", "10")
+    for ranks, args in ((3, []), (4, ["--accumulate", "2"]), (7, ["--accumulate", "4"]), (3, ["--zero", "2", "--accumulate", "3"]), (4, ["--zero", "1"])):
+        got = train(folder, "dealt", ranks, data, "--batch", "10", *args)
+        check("--batch 10 on %d ranks %s" % (ranks, " ".join(args)), want and got and close(got[0], want[0]), str(got))
+    want = train(folder, "three", 1, data, "--batch", "3")
+    for args in ([], ["--zero", "1"]):
+        got = train(folder, "dealt", 5, data, "--batch", "3", *args)
+        check("--batch 3 on 5 ranks %s" % " ".join(args), want and got and close(got[0], want[0]), str(got))
+    code, _, stderr = run(3, *SMALL, "--data", data, "--batch", "2", "--local-steps", "2")
+    check("steps of its own need a sequence", code == 1 and "--batch 2 is less than a sequence for each of the 3 ranks" in stderr, stderr)
+    code, _, stderr = run(0, *SMALL, "--data", data, "--deterministic=world", "--zero", "2")
+    check("exact sums and slices of gradients", code == 2 and "--zero 2" in stderr, stderr)
+    script = os.path.join(folder, "threads.sh")
+    with open(script, "w", encoding="utf-8") as f:
+        f.write('[ "$COLL_RANK" = 1 ] && exec "$@" --threads 2 || exec "$@"\n')
+    p = subprocess.run([COLLRUN, "-n", "2", "--no-prefix", "--timeout", "60", "sh", script, PROGRAM, *SMALL, "--data", data, "--deterministic=world"],
+                       stdin=subprocess.DEVNULL, capture_output=True, timeout=100, check=False)
+    check("other threads, other bits: refused", p.returncode == 1 and b"this rank has kernels" in p.stderr and b"--threads 2" in p.stderr, str(p))
 
 
 def validation_reads_each_window_once(folder, data):
@@ -548,10 +577,9 @@ def refusals(folder, data):
              (1, 2, ["--vocab", "word"], "--vocab word"), (1, 2, ["--steps", "0"], "--steps 0"),
              (1, 2, ["stray"], "stray"), (2, 1, ["--data", empty], "empty"), (3, 1, ["--data", short], "9 bytes"),
              (2, 1, ["--data", os.path.join(folder, "none")], "No such file"),
-             (2, 1, ["--batch", "13"], "--batch 13 is not a multiple of the 2 ranks"),
-             (2, 1, ["--accumulate", "5"], "--accumulate 5"), (2, 1, ["--vocab-size", "9"], "--vocab-size 9 is less than the"), (1, 2, ["--batch-tokens", "100"], "--batch-tokens 100"),
+             (2, 1, ["--vocab-size", "9"], "--vocab-size 9 is less than the"), (1, 2, ["--batch-tokens", "100"], "--batch-tokens 100"),
              (1, 2, ["--wire", "fp4"], "--wire fp4"), (1, 2, ["--zero", "1", "--wire", "int8"], "--zero"),
-             (1, 2, ["--deterministic=world"], "--leaves 8"), (1, 2, ["--resume"], "--resume needs --out"), (1, 2, ["--out", folder, "--overwrite", "--resume"], "--overwrite"),
+             (1, 2, ["--deterministic=world", "--wire", "bf16"], "--deterministic"), (1, 2, ["--deterministic=world", "--leaves", "0"], "--leaves 0"), (1, 2, ["--resume"], "--resume needs --out"), (1, 2, ["--out", folder, "--overwrite", "--resume"], "--overwrite"),
              (1, 2, ["--out", folder, "--resume", "0"], "--resume 0"), (1, 2, ["--epochs", "1", "--steps", "3"], "--epochs"), (1, 2, ["--run-id", "a/b"], "--run-id"),
              (1, 2, ["--keep", "0"], "--keep 0"), (1, 2, ["--beta1", "1"], "--beta1 1"), (1, 2, ["--adam-eps", "0"], "--adam-eps 0"), (1, 2, ["--warmup", " 5"], "--warmup"),
              (1, 2, ["--local-steps", "2", "--wire", "int8"], "--local-steps"), (1, 2, ["--preset", "huge"], "--preset huge"), (1, 2, ["--overlap", "--stub"], "--overlap"),
@@ -626,7 +654,7 @@ def ends_for_one_reason(folder, data):
 
 
 GROUPS = [same_batch_for_any_number_of_ranks, ways_to_the_same_weights, what_is_hidden_is_told,
-          same_bits_on_any_number_of_ranks, validation_reads_each_window_once, resuming, output_directory, damaged_states, states_for_any_number_of_ranks, stopping, watching, files_of_the_first_rank,
+          same_bits_on_any_number_of_ranks, any_number_of_ranks, validation_reads_each_window_once, resuming, output_directory, damaged_states, states_for_any_number_of_ranks, stopping, watching, files_of_the_first_rank,
           any_number_of_steps, sampling, beginning_with_a_model, refusals, ends_for_one_reason]
 
 

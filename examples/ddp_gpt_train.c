@@ -49,14 +49,6 @@ static void copy_window(struct job *j, int place, size_t start)
 	memcpy(j->targets + place * len, j->tokens + start + 1, len * sizeof(*j->tokens));
 }
 
-/* Sequence numbers of the run: step by step, then rank by rank, then pass by pass. */
-static uint64_t first_sequence(const struct job *j, long step, int pass)
-{
-	const uint64_t mine = (uint64_t)j->rank * (uint64_t)j->passes + (uint64_t)pass;
-
-	return job_sequences(j, step) + mine * (uint64_t)j->pass_batch;
-}
-
 /* --fault slow: compute nothing for so long. */
 static void lose_time(double more_s)
 {
@@ -66,90 +58,102 @@ static void lose_time(double more_s)
 		;
 }
 
-/* One pass over this rank's sequences; its gradient is the mean over the rank's tokens of
- * the step. Returns the sum of losses. */
-static double run_pass(struct job *j, long step, int pass)
+/* A pass without sequences: what it would have added is there. */
+static void skip_pass(struct job *j)
 {
-	const uint64_t first = first_sequence(j, step, pass);
-	const int len = (int)j->o.context;
-	const bool faulty = job_faulty(j, FAULT_GRADIENT) && step + 1 == j->o.fault_step;
+	for (int t = j->tensor_count - 1; t >= 0; t--)
+		job_ready(j, t);
+	if (j->lookup)
+		note(j, coll_ddp_rows(j->ddp, j->tensor_count - 1, NULL, 0));
+}
 
+/* One pass over sequences of this rank; adds their losses to *loss_sum. */
+static void run_pass(struct job *j, long step, const struct part *p, double *loss_sum)
+{
+	const uint64_t first = job_sequences(j, step) + (uint64_t)p->first;
+	const int len = (int)j->o.context, count = (int)(p->end - p->first);
+	const bool faulty = job_faulty(j, FAULT_GRADIENT) && step + 1 == j->o.fault_step;
 	const double start = job_now_s();
 	double sum;
 
-	for (int i = 0; i < j->pass_batch; i++)
+	if (count == 0) {
+		skip_pass(j);
+		return;
+	}
+	for (int i = 0; i < count; i++)
 		copy_window(j, i, gpt_sampler_start(&j->sampler, first + (uint64_t)i));
 	j->data_s += job_now_s() - start;
-	gpt_model_set_dropout(j->model, j->o.dropout, (uint64_t)j->o.seed, (uint64_t)step,
-	                      first - job_sequences(j, step));
-	sum = gpt_model_train(j->model, j->inputs, j->targets, j->pass_batch, len,
-	                      faulty ? NAN : 1.0f / (float)(j->pass_batch * len) / (float)j->passes);
+	gpt_model_set_dropout(j->model, j->o.dropout, (uint64_t)j->o.seed, (uint64_t)step, (uint64_t)p->first);
+	sum = gpt_model_train(j->model, j->inputs, j->targets, count, len, faulty ? NAN : (float)job_scale(j));
+	*loss_sum += sum;
+	if (j->o.deterministic == DETERMINISTIC_WORLD)
+		j->leaf_sums[p->leaf] = sum;
 	if (job_faulty(j, FAULT_SLOW))
 		lose_time(0.5 * (job_now_s() - start));
-	return sum;
 }
 
 /* ---- Gradients of a step --------------------------------------------------- */
 
-static int micro_steps(struct job *j, long step, double *loss_sum)
+/* The exact wire takes the gradient of every pass, by itself. */
+static int all_passes(struct job *j, long step, double *loss_sum)
 {
 	const bool local = j->o.local_steps > 1;
 
+	memset(j->leaf_sums, 0, (size_t)j->o.leaves * sizeof(*j->leaf_sums));
 	for (int p = 0; p < j->passes; p++) {
+		const struct part part = job_pass(j, p);
+
 		j->averaging = !local;
 		note(j, coll_ddp_begin(j->ddp, !local && p == j->passes - 1));
-		*loss_sum += run_pass(j, step, p);
+		run_pass(j, step, &part, loss_sum);
 		if (j->ddp_status)
 			return job_check_ddp(j, j->ddp_status);
 	}
 	return 0;
 }
 
-static void add(float *to, const float *from, size_t n)
+/* In an order that depends on no rank, whose slices hold whole blocks. */
+static int sum_blocks(struct job *j, bool stubbed, double *sum)
 {
-	for (size_t i = 0; i < n; i++)
-		to[i] += from[i];
+	const size_t blocks = (j->param_count + GPT_SQUARES_BLOCK - 1) / GPT_SQUARES_BLOCK;
+
+	if (j->o.zero && !stubbed &&
+	    job_check(j, coll_all_reduce(j->squares, j->squares, blocks, COLL_F64, COLL_SUM, j->comm, NULL)))
+		return -1;
+	*sum = 0;
+	for (size_t b = 0; b < blocks; b++)
+		*sum += j->squares[b];
+	return 0;
 }
 
-/* --deterministic=world: the sum of the leaves in halves of halves, as the tree of ranks
- * goes on. Leaf p closes as many sums as p has ones at its end: like counting in binary. */
-static int sum_leaves(struct job *j, long step, double *loss_sum)
+static int sum_slices(struct job *j, double *sum)
 {
-	const size_t n = j->param_count;
-	float *grads = gpt_model_grads(j->model);
-	int level = 0;
-
-	j->averaging = false;
-	for (int p = 0; p < j->passes; p++) {
-		gpt_model_zero_grads(j->model);
-		*loss_sum += run_pass(j, step, p);
-		for (level = 0; p >> level & 1; level++)
-			add(grads, j->partial + (size_t)level * n, n);
-		if (p < j->passes - 1)
-			memcpy(j->partial + (size_t)level * n, grads, n * sizeof(*grads));
-	}
-	note(j, coll_ddp_begin(j->ddp, 1));
-	for (int t = j->tensor_count - 1; t >= 0; t--)
-		note(j, coll_ddp_ready(j->ddp, t));
-	return job_check_ddp(j, j->ddp_status);
+	return job_check(j, coll_all_reduce(sum, sum, 1, COLL_F64, COLL_SUM, j->comm, NULL));
 }
 
 /* Bucket after bucket: its part of the norm is taken while it is in the cache and the
  * next one is still on its way. */
 static int take_buckets(struct job *j, bool stubbed, double *norm)
 {
+	const bool world = j->o.deterministic == DETERMINISTIC_WORLD;
 	coll_ddp_bucket_info b;
 	double sum = 0;
 
+	if (world)
+		memset(j->squares, 0, (j->param_count / GPT_SQUARES_BLOCK + 1) * sizeof(*j->squares));
 	for (int i = 0; i < coll_ddp_bucket_count(j->ddp); i++) {
 		if (job_check_ddp(j, coll_ddp_wait_bucket(j->ddp, i)) ||
 		    job_check_ddp(j, coll_ddp_bucket(j->ddp, i, &b)))
 			return -1;
-		sum += gpt_sum_squares(j->model, b.slice_grads, b.slice_count);
+		if (world)
+			gpt_sum_squares_blocks(j->model, b.slice_grads, b.slice_count,
+			                       j->squares + b.slice_first / GPT_SQUARES_BLOCK);
+		else
+			sum += gpt_sum_squares(j->model, b.slice_grads, b.slice_count);
 	}
 	if (job_check_ddp(j, coll_ddp_wait(j->ddp)))
 		return -1;
-	if (j->o.zero && !stubbed && job_check(j, coll_all_reduce(&sum, &sum, 1, COLL_F64, COLL_SUM, j->comm, NULL)))
+	if (world ? sum_blocks(j, stubbed, &sum) : j->o.zero && !stubbed && sum_slices(j, &sum))
 		return -1;
 	*norm = sqrt(sum);
 	return 0;
@@ -191,14 +195,11 @@ static int refuse_gradient(struct job *j, long step)
 /* One step; *norm is the averaged gradient's. */
 static int train_step(struct job *j, long step, double *loss_sum, double *norm)
 {
-	const bool world = j->o.deterministic == DETERMINISTIC_WORLD;
-
 	*loss_sum = 0;
 	coll_ddp_stub(j->ddp, job_stubbed(j, step));
 	if (!j->o.zero || step == j->first_step)
 		coll_ddp_zero(j->ddp);
-	if ((world ? sum_leaves(j, step, loss_sum) : micro_steps(j, step, loss_sum)) ||
-	    take_buckets(j, job_stubbed(j, step), norm))
+	if (all_passes(j, step, loss_sum) || take_buckets(j, job_stubbed(j, step), norm))
 		return -1;
 	if (!gpt_optim_begin(j->optim, *norm) ? refuse_gradient(j, step) : update(j))
 		return -1;
@@ -211,10 +212,24 @@ static int train_step(struct job *j, long step, double *loss_sum, double *norm)
 
 /* ---- Validation ------------------------------------------------------------ */
 
+/* The loss of the step: leaf by leaf, whoever computed them. */
+static int sum_leaves(struct job *j)
+{
+	const size_t leaves = (size_t)j->o.leaves;
+	double sum = 0;
+
+	if (job_check(j, coll_all_reduce(j->leaf_sums, j->leaf_sums, leaves, COLL_F64, COLL_SUM, j->comm, NULL)))
+		return -1;
+	for (size_t i = 0; i < leaves; i++)
+		sum += j->leaf_sums[i];
+	j->loss = sum / ((double)j->o.batch * (double)j->o.context);
+	return 0;
+}
+
 /* One exchange a progress line: what each rank did since the last, and the loss of the step over all of them. */
 static int gather_ranks(struct job *j, double loss_sum)
 {
-	struct of_rank mine = {loss_sum, (double)j->pass_batch * j->passes * (double)j->o.context, 0, 0};
+	struct of_rank mine = {loss_sum, (double)job_share(j) * (double)j->o.context, 0, 0};
 	double sum = 0, tokens = 0;
 
 	j->stats = (coll_ddp_stats)COLL_DDP_STATS_INIT;
@@ -229,18 +244,7 @@ static int gather_ranks(struct job *j, double loss_sum)
 		tokens += j->of_ranks[r].tokens;
 	}
 	j->loss = sum / tokens;
-	return 0;
-}
-
-/* Mean over all ranks of a sum over count things on this one. */
-static int mean_over_ranks(struct job *j, double sum, double count, double *mean)
-{
-	double both[2] = {sum, count};
-
-	if (job_check(j, coll_all_reduce(both, both, 2, COLL_F64, COLL_SUM, j->comm, NULL)))
-		return -1;
-	*mean = both[0] / both[1];
-	return 0;
+	return j->o.deterministic == DETERMINISTIC_WORLD ? sum_leaves(j) : 0;
 }
 
 size_t job_val_windows(const struct job *j)
@@ -271,28 +275,49 @@ static int settle_weights(struct job *j)
 	return job_check_ddp(j, coll_ddp_need(j->ddp, -1));
 }
 
+/* Windows that are read in one pass: the same ones on any number of ranks where bits must be. */
+static size_t val_group(const struct job *j, size_t windows)
+{
+	const size_t most = (size_t)j->pass_batch, share = (windows + (size_t)j->size - 1) / (size_t)j->size;
+
+	return j->o.deterministic == DETERMINISTIC_WORLD || most < share ? most : share;
+}
+
+static double validate_group(struct job *j, size_t first, size_t end)
+{
+	const int len = (int)j->o.context;
+	const size_t windows = job_val_windows(j), all = gpt_sampler_val_windows(j->val_count, len);
+
+	for (size_t w = first; w < end; w++) {
+		copy_window(j, (int)(w - first),
+		            j->train_count + gpt_sampler_val_window(w, windows, all) * (size_t)len);
+		j->seen[w]++;
+	}
+	return gpt_model_loss(j->model, j->inputs, j->targets, (int)(end - first), len);
+}
+
 /* The windows that a validation reads: the same each time, exactly once, whatever the number of ranks. */
 static int validate(struct job *j)
 {
-	const int len = (int)j->o.context;
-	const size_t all = gpt_sampler_val_windows(j->val_count, len), windows = job_val_windows(j);
-	double sum = 0, count = 0;
+	const size_t windows = job_val_windows(j), group = val_group(j, windows),
+	             groups = (windows + group - 1) / group;
+	double sum = 0;
 
 	if (settle_weights(j))
 		return -1;
 	memset(j->seen, 0, windows);
-	for (size_t w = (size_t)j->rank; w < windows;) {
-		int n = 0;
+	memset(j->val_sums, 0, groups * sizeof(*j->val_sums));
+	for (size_t g = (size_t)j->rank; g < groups; g += (size_t)j->size) {
+		const size_t end = (g + 1) * group;
 
-		for (; n < j->pass_batch && w < windows; n++, w += (size_t)j->size) {
-			copy_window(j, n, j->train_count + gpt_sampler_val_window(w, windows, all) * (size_t)len);
-			j->seen[w]++;
-		}
-		sum += gpt_model_loss(j->model, j->inputs, j->targets, n, len);
-		count += (double)n * len;
+		j->val_sums[g] = validate_group(j, g * group, end < windows ? end : windows);
 	}
-	if (check_windows(j, windows) || mean_over_ranks(j, sum, count, &j->val_loss))
+	if (check_windows(j, windows) ||
+	    job_check(j, coll_all_reduce(j->val_sums, j->val_sums, groups, COLL_F64, COLL_SUM, j->comm, NULL)))
 		return -1;
+	for (size_t g = 0; g < groups; g++)
+		sum += j->val_sums[g];
+	j->val_loss = sum / ((double)windows * (double)j->o.context);
 	/* Replicas that drifted apart would go unnoticed in the loss. */
 	return j->o.stub || j->o.overlap ? 0 : job_check_weights(j);
 }

@@ -85,6 +85,33 @@ double gpt_sum_squares(struct gpt_model *model, const gpt_real *x, size_t n)
 	return total;
 }
 
+struct block_squares {
+	struct gpt_model *model;
+	const gpt_real *x;
+	size_t n;
+	double *sums;
+};
+
+static void square_blocks(void *arg, int index)
+{
+	const struct block_squares *s = arg;
+	struct gpt_device *dev = gpt_model_device(s->model) + index;
+	const size_t blocks = (s->n + GPT_SQUARES_BLOCK - 1) / GPT_SQUARES_BLOCK;
+	const struct gpt_share mine = gpt_share(blocks, 1, dev->index, dev->count);
+
+	for (size_t b = mine.first; b < mine.first + mine.count; b++) {
+		const size_t first = b * GPT_SQUARES_BLOCK, rest = s->n - first;
+
+		s->sums[b] =
+		        dev->k->sum_squares(dev, s->x + first, rest < GPT_SQUARES_BLOCK ? rest : GPT_SQUARES_BLOCK);
+	}
+}
+
+void gpt_sum_squares_blocks(struct gpt_model *model, const gpt_real *x, size_t n, double *sums)
+{
+	gpt_team_run(gpt_model_team(model), square_blocks, &(struct block_squares){model, x, n, sums});
+}
+
 /* What the gradients are multiplied by so that their norm is at most clip. */
 static double clip_factor(double norm, double clip)
 {

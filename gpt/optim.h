@@ -38,6 +38,11 @@ double gpt_optim_rate(const struct gpt_optim_config *config, int step);
 /* Sum of the squares of n numbers; the same bits whatever the number of threads. */
 double gpt_sum_squares(struct gpt_model *model, const gpt_real *x, size_t n);
 
+/* The same for every block of so many numbers, the last one smaller, by itself: how x was cut between blocks does not
+ * show. Sums has a place for each. */
+#define GPT_SQUARES_BLOCK ((size_t)4096)
+void gpt_sum_squares_blocks(struct gpt_model *model, const gpt_real *x, size_t n, double *sums);
+
 /* The next step, of gradients with this norm: false, and the weights stay as they
  * are, if it is not finite. The norm is rounded to float first, so that the order
  * in which it was summed does not show in the weights. */

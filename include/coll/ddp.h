@@ -44,7 +44,7 @@ typedef struct coll_ddp_param {
 	void *lookup;
 } coll_ddp_param;
 
-/* Format in which gradients are sent. All but PLAIN and TREE need COLL_F32. */
+/* Format in which gradients are sent. All but PLAIN and EXACT need COLL_F32. */
 typedef enum coll_ddp_wire {
 	COLL_DDP_PLAIN = 0,
 	COLL_DDP_BF16 = 1, /* half the bytes; sums rounded to bfloat16 */
@@ -54,10 +54,13 @@ typedef enum coll_ddp_wire {
 	/* Matrices as products of two thin ones (Vogels et al., arXiv 1905.13727), with
 	 * error feedback; other parameters as PLAIN. Buckets end between parameters. */
 	COLL_DDP_POWERSGD = 3,
-	/* Sums over a binary tree of neighbours. If the gradient of each rank is itself such a
-	 * sum, the result does not depend on the number of ranks, bit for bit. That number
-	 * must be a power of two. Sends log2(ranks) times the bytes. */
-	COLL_DDP_TREE = 4
+	/* Sums, not averages, of 64-bit integers: the result does not depend on how many ranks
+	 * and passes the gradients come from, bit for bit, if each pass computes the same. Every
+	 * pass, with sync 0 too, adds (int64_t)(gradient * 2^50) of what is ready to this rank's
+	 * sums and sets the arena to zero there. If the largest |gradient| of each pass add up to
+	 * 2^13, or one is not finite, a block of 4096 elements is NaN on all ranks. Buckets and
+	 * slices end at multiples of 4096 elements. Sends 8 bytes per element. */
+	COLL_DDP_EXACT = 4
 } coll_ddp_wire;
 
 #define COLL_DDP_AUTO ((size_t)-1)
