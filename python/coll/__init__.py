@@ -18,7 +18,7 @@ from ._buffers import like as _like
 from ._coll import Buffer, DeviceArray, Event, Op, Stream
 from ._comm import ANY, Communicator, Envelope, Message, Operation, Receive, UniqueId, group, init, init_all, progress, raw, unique_id
 from ._errors import (AbortedError, ArgumentError, BootstrapError, CancelledError, CollError, CollMemoryError, ConfigError,
-                      CorruptError, InternalError, MismatchError, PeerDead, PeerError, PeerLate, PeerSilent,
+                      CorruptError, Excluded, InternalError, MismatchError, PeerDead, PeerError, PeerLate, PeerSilent,
                       SystemFailure, UnsupportedError)
 from ._errors import make as _make
 from ._files import get_include, get_library, get_program, settings, version
@@ -31,7 +31,7 @@ __version__ = version
 
 # In tracebacks and pickles, classes have the name by which users import them.
 for _class in (CollError, ArgumentError, UnsupportedError, CollMemoryError, ConfigError, CancelledError, PeerError, PeerDead, PeerSilent,
-               PeerLate, MismatchError, CorruptError, AbortedError, SystemFailure, BootstrapError, InternalError,
+               PeerLate, Excluded, MismatchError, CorruptError, AbortedError, SystemFailure, BootstrapError, InternalError,
                Communicator, UniqueId, Work, Envelope, Message):
     _class.__module__ = "coll"
 log_to.__module__ = "coll"
@@ -39,7 +39,7 @@ del annotations
 
 __all__ = [
     "ANY", "AbortedError", "ArgumentError", "BootstrapError", "Buffer", "CancelledError", "CollError", "CollMemoryError", "Communicator",
-    "ConfigError", "CorruptError", "DeviceArray", "Envelope", "Event", "InternalError", "Message", "MismatchError", "Op", "Operation", "PeerDead", "PeerError",
+    "ConfigError", "CorruptError", "DeviceArray", "Envelope", "Event", "Excluded", "InternalError", "Message", "MismatchError", "Op", "Operation", "PeerDead", "PeerError",
     "PeerLate", "PeerSilent", "Receive", "Stream", "SystemFailure", "UniqueId", "UnsupportedError", "Work", "get_include",
     "get_library", "get_program", "group", "init", "init_all", "log_to", "progress", "raw", "settings", "unique_id", "version",
 ]

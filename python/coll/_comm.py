@@ -84,6 +84,14 @@ class Communicator(_coll.Comm):
         assert child is not None
         return child
 
+    def shrink(self) -> tuple[Communicator, list[int]]:
+        """The members that live as a new communicator, in the order of their ranks, and the ranks of this one that are missing. All that
+        live call it, also when this communicator has failed; they agree on one list. It ends all calls on this one, which is to be closed.
+        TimeoutError: too few answer for a decision; call it again. Excluded: the others have decided without this rank."""
+        child, lost = self._shrink()
+        _life.hold(child)
+        return child, lost
+
     def set_timeout(self, timeout: float | None = None, arrival: float | None = None) -> None:
         """Time limits of waits, in seconds: for a peer that does not answer, and for one that does not make the call.
         None: as in the settings. They count here, and for communicators made from this one later."""

@@ -77,6 +77,14 @@ class PeerLate(PeerError, TimeoutError):
     """It answers but did not enter the call in time. `late` has all ranks that were found late."""
 
 
+class Excluded(PeerError):
+    """The other members go on without this rank: shrink() of theirs did not find it."""
+
+    @property
+    def lost(self) -> str:
+        return "communicator"
+
+
 class MismatchError(CollError):
     """Ranks made different calls."""
 
@@ -103,7 +111,7 @@ class InternalError(CollError):
 
 _CLASSES: dict[int, type[CollError]] = {
     10: ArgumentError, 11: UnsupportedError, 12: CollMemoryError, 13: ConfigError, 14: CancelledError,
-    20: PeerDead, 21: PeerSilent, 22: PeerLate,
+    20: PeerDead, 21: PeerSilent, 22: PeerLate, 23: Excluded,
     30: MismatchError, 31: CorruptError, 32: AbortedError,
     40: SystemFailure, 41: BootstrapError, 42: InternalError,
 }

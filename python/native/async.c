@@ -49,6 +49,20 @@ void coll_py_work_drop_event(struct work *w)
 	}
 }
 
+/* The communicator goes on: the call was a message with a rank that is dead. */
+static bool is_of_one_call(PyObject *error)
+{
+	PyObject *lost = PyObject_GetAttrString(error, "lost");
+	const bool yes = lost && PyUnicode_Check(lost) &&
+	                 (PyUnicode_CompareWithASCIIString(lost, "peer") == 0 ||
+	                  PyUnicode_CompareWithASCIIString(lost, "call") == 0);
+
+	if (!lost)
+		PyErr_Clear();
+	Py_XDECREF(lost);
+	return yes;
+}
+
 /* The call is over: results are written back, buffers let go. */
 static void finish(struct work *w, coll_status st)
 {
@@ -71,6 +85,8 @@ static void finish(struct work *w, coll_status st)
 		s->error = w->error;
 		Py_INCREF(s->error);
 	}
+	if (w->error && !s->device)
+		s->renew = is_of_one_call(w->error);
 	w->state = WORK_DONE;
 	w->stream = NULL;
 	coll_py_work_drop_event(w);
@@ -220,14 +236,13 @@ void coll_py_work_begin(struct work *w, coll_status st)
 	queue(w->stream, w);
 }
 
-PyObject *coll_py_work_start(struct request *r, PyObject *stream)
+/* The stream is not renewed meanwhile. */
+static PyObject *start(struct request *r, struct stream *s)
 {
-	struct stream *s = (struct stream *)stream;
 	struct comm *c = r->comm;
 	struct work *w;
 	coll_status st;
 
-	coll_py_reap();
 	if (check_stream(s) != 0 || coll_py_device_graph_fits(r, s) != 0 || coll_py_device_order(r, s) != 0) {
 		coll_py_request_end(r);
 		return NULL;
@@ -261,6 +276,21 @@ PyObject *coll_py_work_start(struct request *r, PyObject *stream)
 fail:
 	Py_DECREF((PyObject *)w);
 	return NULL;
+}
+
+PyObject *coll_py_work_start(struct request *r, PyObject *stream)
+{
+	struct stream *s = (struct stream *)stream;
+	PyObject *work;
+
+	coll_py_reap();
+	coll_py_stream_renew(s);
+	Py_INCREF(stream);
+	s->users++;
+	work = start(r, s);
+	s->users--;
+	Py_DECREF(stream);
+	return work;
 }
 
 static void work_dealloc(PyObject *self)

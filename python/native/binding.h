@@ -295,7 +295,9 @@ struct stream {
 	struct stream *next, *next_pending; /* streams of the job; streams with unfinished work */
 	bool pending;
 	size_t copied;   /* unfinished works whose results are still to be written back */
-	PyObject *error; /* of its first work that failed */
+	PyObject *error; /* of its first work that failed, until the program has it from the stream */
+	bool renew;      /* that work took nothing with it but itself: those that come later are made in a new queue */
+	int users;       /* threads that are in the library with the handle */
 };
 
 extern PyTypeObject *coll_py_stream_type, *coll_py_work_type, *coll_py_event_type;
@@ -316,6 +318,8 @@ PyObject *coll_py_work_start(struct request *r, PyObject *stream);
 PyObject *coll_py_work_await(PyObject *work);
 /* A new stream object around a stream of the library, whose ownership passes. */
 struct stream *coll_py_stream_adopt(struct comm *root, coll_stream *handle);
+/* Before a call in it, or its error is given: a failed message leaves the stream as it was. */
+void coll_py_stream_renew(struct stream *s);
 /* After the start of its call: the work is in its stream, or has failed with an error. */
 void coll_py_work_begin(struct work *w, coll_status st);
 /* 1: done, 0: the time has passed, -1: an exception is set. */

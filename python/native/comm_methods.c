@@ -114,6 +114,48 @@ static PyObject *group(PyObject *self, PyObject *args)
 	return choose((struct comm *)self, list, &tag, "group");
 }
 
+/* (ranks of this communicator that are missing,) as a tuple with the child in front. */
+static PyObject *shrunk(PyObject *child, const int *lost, int n)
+{
+	PyObject *list = PyList_New(0), *made;
+
+	for (int i = 0; list && i < n; i++) {
+		PyObject *rank = PyLong_FromLong(lost[i]);
+
+		if (!rank || PyList_Append(list, rank) != 0)
+			Py_CLEAR(list);
+		Py_XDECREF(rank);
+	}
+	made = list ? PyTuple_Pack(2, child, list) : NULL;
+	Py_XDECREF(list);
+	Py_DECREF(child);
+	return made;
+}
+
+static PyObject *shrink(PyObject *self, PyObject *unused)
+{
+	struct comm *c = (struct comm *)self;
+	int *lost = malloc(((size_t)c->size + 1) * sizeof(*lost)), n = 0;
+	PyObject *made = NULL;
+	coll_comm *handle = NULL;
+	coll_status st;
+
+	if (!lost)
+		return PyErr_NoMemory();
+	if (coll_py_comm_check(c) == 0 && coll_py_comm_enter(c, "shrink") == 0) {
+		WITHOUT_GIL(st = coll_comm_shrink(c->handle, &handle, lost, &n));
+		coll_py_comm_leave(c);
+		if (st == COLL_AGAIN)
+			PyErr_SetString(PyExc_TimeoutError,
+			                "shrink: too few members answer for a decision; make the call again");
+		else
+			made = child(c, st, handle, "shrink");
+		made = made ? shrunk(made, lost, n) : NULL;
+	}
+	free(lost);
+	return made;
+}
+
 /* _set_name(str) */
 static PyObject *set_name(PyObject *self, PyObject *args)
 {
@@ -396,6 +438,7 @@ GUARD_ONE(split)
 GUARD_ONE(duplicate)
 GUARD_ONE(sub)
 GUARD_ONE(group)
+GUARD_ONE(shrink)
 GUARD_ONE(set_timeout)
 GUARD_ONE(set_name)
 GUARD_ONE(empty)
@@ -430,6 +473,7 @@ static PyMethodDef other_methods[] = {
         {"_duplicate", duplicate_guarded, METH_NOARGS, NULL},
         {"_sub", sub_guarded, METH_O, NULL},
         {"_group", group_guarded, METH_VARARGS, NULL},
+        {"_shrink", shrink_guarded, METH_NOARGS, NULL},
         {"_set_timeout", set_timeout_guarded, METH_VARARGS, NULL},
         {"_set_name", set_name_guarded, METH_VARARGS, NULL},
         {"_empty", empty_guarded, METH_VARARGS, NULL},

@@ -90,12 +90,19 @@ PyObject *coll_py_error_text(coll_status st, const char *name, const char *text)
 	return NULL;
 }
 
-PyObject *coll_py_error_kept(struct comm *c, coll_status st, const char *name)
+/* The last error of the communicator, if it has this status. */
+static const coll_error *last_of(struct comm *c, coll_status st)
 {
 	const coll_error *e = coll_last_error(c && c->generation == coll_py_generation ? c->handle : NULL);
+
+	return e && e->status == st ? e : NULL;
+}
+
+static PyObject *exception_of(const coll_error *e, coll_status st, const char *name)
+{
 	PyObject *late, *error;
 
-	if (!coll_py_hooks[HOOK_ERROR] || !e || e->status != st)
+	if (!coll_py_hooks[HOOK_ERROR] || !e)
 		return coll_py_error_text(st, name, coll_status_string(st));
 	late = PyTuple_New(e->late_count);
 	for (int i = 0; late && i < e->late_count; i++)
@@ -110,13 +117,21 @@ PyObject *coll_py_error_kept(struct comm *c, coll_status st, const char *name)
 	return error;
 }
 
+PyObject *coll_py_error_kept(struct comm *c, coll_status st, const char *name)
+{
+	return exception_of(last_of(c, st), st, name);
+}
+
+/* Another call of the communicator may have failed last; this thread's failure is the one of this call. */
 PyObject *coll_py_error(struct comm *c, coll_status st, const char *name)
 {
-	const coll_error *e = coll_last_error(c && c->generation == coll_py_generation ? c->handle : NULL);
+	const coll_error *e = last_of(c, st);
 
-	if (e && e->status == st && e->message)
+	if (!e)
+		e = last_of(NULL, st);
+	if (e && e->message)
 		coll_py_log_raised(e->message);
-	return coll_py_error_kept(c, st, name);
+	return exception_of(e, st, name);
 }
 
 PyObject *coll_py_raise(struct comm *c, coll_status st, const char *name)

@@ -116,15 +116,43 @@ static void stream_dealloc(PyObject *self)
 /* The first error of the stream stays: that of a call on whichever communicator. */
 static PyObject *verdict(struct stream *s)
 {
+	PyObject *error = s->error;
+	coll_status st = COLL_OK;
+
+	coll_py_stream_renew(s);
+	LIBRARY(st = coll_stream_query(s->handle));
+	if (st == COLL_OK && !error)
+		Py_RETURN_NONE;
+	if (!error)
+		return coll_py_raise(s->comm, st, "stream");
+	PyErr_SetObject((PyObject *)Py_TYPE(error), error);
+	if (st == COLL_OK) /* renewed: the program has it now */
+		Py_CLEAR(s->error);
+	return NULL;
+}
+
+/* The library's streams keep their first error, and so would all works that come later have it. What is in the stream
+ * has ended, as the last of its works has: the new queue begins where the old one ends. */
+void coll_py_stream_renew(struct stream *s)
+{
+	coll_stream *fresh = NULL, *old = s->handle;
 	coll_status st;
 
-	LIBRARY(st = coll_stream_query(s->handle));
-	if (st == COLL_OK)
-		Py_RETURN_NONE;
-	if (!s->error)
-		return coll_py_raise(s->comm, st, "stream");
-	PyErr_SetObject((PyObject *)Py_TYPE(s->error), s->error);
-	return NULL;
+	if (!s->renew || s->users || s->first || !old || s->generation != coll_py_generation || !s->comm->handle ||
+	    coll_py_group_open())
+		return;
+	LIBRARY(st = coll_stream_query(old)); /* a wait for an event may be behind the last work */
+	if (st == COLL_AGAIN || s->handle != old || s->users)
+		return;
+	LIBRARY(st = coll_stream_create(&fresh, s->comm->handle));
+	if (st != COLL_OK)
+		return; /* it stays as it is, and says why */
+	if (s->handle == old && !s->users) {
+		s->renew = false;
+		s->handle = fresh;
+		fresh = old;
+	}
+	LIBRARY(coll_stream_destroy(&fresh));
 }
 
 static PyObject *stream_wait(PyObject *self, PyObject *const *args, Py_ssize_t nargs, PyObject *names)
@@ -142,7 +170,9 @@ static PyObject *stream_wait(PyObject *self, PyObject *const *args, Py_ssize_t n
 	while (st == COLL_AGAIN && left != 0) {
 		int slice = left < 0 || left > COLL_PY_SLICE_MS ? COLL_PY_SLICE_MS : left;
 
+		s->users++;
 		SLICE(st = coll_stream_wait(s->handle, slice));
+		s->users--;
 		if (PyErr_CheckSignals() != 0)
 			return NULL;
 		left -= left > 0 ? slice : 0;

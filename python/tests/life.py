@@ -198,6 +198,34 @@ def survivors():
     check("NOT" not in out, out, err)
 
 
+def stream_behind_a_death():
+    """A send to a dead rank fails; the stream goes on with the living, and gives that error once."""
+    code, out, err = run("c = coll.init()\ns = c.stream()\nc.barrier(stream=s).wait()\nif c.rank == 1: os.kill(os.getpid(), signal.SIGKILL)\n"
+                         "try: c.recv(x, 1, stream=s).wait()\nexcept coll.PeerDead as e: print('told', e.rank)\n"
+                         "p, y = 2 - c.rank, array.array('f', [0, 0])\n"
+                         "for i in range(3):\n  for f in (c.send, c.recv)[::1 - c.rank]: f(x if f == c.send else y, p, stream=s).wait()\n"
+                         "print('living', y.tolist())\n"
+                         "try: s.wait()\nexcept coll.PeerDead as e: print('of the stream', e.rank)\n"
+                         "s.wait(); print('then', s.query())\n"
+                         "w = c.send(x, 1, stream=s)\ntry: s.wait()\nexcept coll.PeerDead as e: print('again', e.rank)\n"
+                         "g = c.group([0, 2])\nprint('group', g.all_reduce(x, stream=s).result().tolist())\n"
+                         "try: c.barrier(stream=s).wait()\nexcept coll.PeerDead as e: print('collective', e.rank)", ranks=3)
+    for line in ("told 1", "living [1.0, 2.0]", "of the stream 1", "then True", "again 1", "group [2.0, 4.0]", "collective 1"):
+        check(out.count(line) == 2, line, out, err)
+
+
+def shrinks():
+    """After a death the living agree who is left, whatever they were in; one list on all, and calls on what they get."""
+    code, out, err = run("c = coll.init()\nc.barrier()\nif c.rank == 1: os.kill(os.getpid(), signal.SIGKILL)\n"
+                         "try:\n  if c.rank: c.barrier()\nexcept coll.CollError as e: pass\n"
+                         "d, lost = c.shrink()\nc.close()\nprint('shrunk', lost, d.rank, d.size, d.all_reduce(x).tolist())\n"
+                         "e, lost = d.shrink()\nprint('whole', lost, e.size, isinstance(e, coll.Communicator))\n"
+                         "try: d.barrier()\nexcept coll.AbortedError as a: print('ended', 'shrunk' in str(a))", ranks=4)
+    for rank, place in ((0, 0), (2, 1), (3, 2)):
+        for line in (f"shrunk [1] {place} 3 [3.0, 6.0]", "whole [] 3 True", "ended True"):
+            check(f"[{rank}] {line}" in out, rank, line, out, err)
+
+
 def logged():
     """An error that is raised is no line on stderr; one that nobody looks at is. With log_to() nothing goes to stderr."""
     kill = "c = coll.init()\nc.barrier()\nif c.rank == 1: os.kill(os.getpid(), signal.SIGKILL)\n"
@@ -368,7 +396,7 @@ def names_itself():
 
 CASES = [exception, exception_in_with, exception_in_thread, exception_in_other_thread, exception_handled,
          exception_in_hook_of_others, exits, exit_with_receive, exit_with_work, forks, workers,
-         killed, killed_together, survivors, logged, leaves, late, receive_late, receive_silent, mismatch, function_raises, aborted, interrupted, receive_dropped, interrupted_creation, groups_are_cheap, memory_outlives, interactive, names_itself]
+         killed, killed_together, survivors, stream_behind_a_death, shrinks, logged, leaves, late, receive_late, receive_silent, mismatch, function_raises, aborted, interrupted, receive_dropped, interrupted_creation, groups_are_cheap, memory_outlives, interactive, names_itself]
 
 
 forked.top(lambda: forked.cases(CASES, sys.argv[2:]))
