@@ -19,6 +19,7 @@ from .._errors import CollError
 from . import _alias
 from ._group import ProcessGroup, _tag_of
 from ._halves import Halves
+from ._members import Members
 from ._work import milliseconds, seconds, translate
 
 NAME = _alias.OWN
@@ -136,6 +137,10 @@ def _create(options: Any, backend_options: Any = None) -> ProcessGroup:
         return Halves(rest, others, *words) if others else ProcessGroup(*words)
 
     _alias.tell(rank)
+    if getattr(options, "enable_reconfigure", False):
+        if others:
+            raise NotImplementedError(f"coll: a group whose members change has one backend, and this one has another for {', '.join(others)}")
+        return Members(rank, size, options.store, limit, f"{options.group_id}")
     try:
         if isinstance(parent, ProcessGroup):
             comm = parent.make_child(ranks, f"{options.group_id}")

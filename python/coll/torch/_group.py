@@ -53,15 +53,8 @@ class ProcessGroup(Collectives, Pairs, dist.ProcessGroup):  # type: ignore[misc]
         self._limit = limit
         self._turn = threading.RLock()
         self._lock = threading.RLock()
-        self._stream: Any = None
-        self._last: Any = None  # the last call on the stream, if it may be unfinished
-        self._works: deque[Work] = deque()  # unfinished ones that somebody must finish, in order
-        self._receives: deque[Work] = deque()  # the same, which end in any order
-        self._in_use = _tensors.Ranges()  # memory of unfinished calls; that of calls that copy their results
-        self._written_back = _tensors.Ranges()
+        self._forget()
         self._collecting: dict[int, list[Work]] = {}  # for threads
-        self._idle: list[Any] = []
-        self._sending: list[tuple[Any, Any]] = []
         self._parent = parent  # and the ranks of this group there
         self._ranks = ranks or []
         self._lane: Any = None  # of the device
@@ -72,6 +65,17 @@ class ProcessGroup(Collectives, Pairs, dist.ProcessGroup):  # type: ignore[misc]
         self._name = str(name)
         self._description = "undefined"
         self.set_timeout(timedelta(seconds=limit))
+
+    def _forget(self) -> None:
+        """No call was made on the communicator."""
+        self._stream: Any = None
+        self._last: Any = None  # the last call on the stream, if it may be unfinished
+        self._works: deque[Work] = deque()  # unfinished ones that somebody must finish, in order
+        self._receives: deque[Work] = deque()  # the same, which end in any order
+        self._in_use = _tensors.Ranges()  # memory of unfinished calls; that of calls that copy their results
+        self._written_back = _tensors.Ranges()
+        self._idle: list[Any] = []
+        self._sending: list[tuple[Any, Any]] = []
 
     # ---- Calls ----
 
@@ -360,6 +364,19 @@ class ProcessGroup(Collectives, Pairs, dist.ProcessGroup):  # type: ignore[misc]
     supports_splitting = False
     supports_coalescing = False
     supports_time_estimate = False
+    supports_window = False
+    supports_reconfigure = False
+
+    get_backend = _get_backend  # since 2.14
+
+    def new_window(self, *_: Any) -> Any:
+        raise NotImplementedError("coll: one-sided windows are not there: use isend() and irecv()")
+
+    def get_reconfigure_handle(self) -> str:
+        raise NotImplementedError("coll: the members of this group do not change: it was not made by init_process_group(enable_reconfigure=True)")
+
+    def reconfigure(self, opts: Any) -> Any:
+        return self.get_reconfigure_handle()
 
     def _set_sequence_number_for_group(self) -> None:
         pass
@@ -441,7 +458,7 @@ class ProcessGroup(Collectives, Pairs, dist.ProcessGroup):  # type: ignore[misc]
         if self._gone:
             return
         self._gone = True
-        with self._alone():
+        with self._alone("destroy_process_group() came while a call did not end"):
             lane, self._lane = self._lane, None
             error = _end_lane(lane) if lane is not None else None
             if not self._comm.closed:
@@ -455,9 +472,9 @@ class ProcessGroup(Collectives, Pairs, dist.ProcessGroup):  # type: ignore[misc]
             raise translate(error, self._limit) from error
 
     @contextlib.contextmanager
-    def _alone(self) -> Iterator[None]:
+    def _alone(self, late: str) -> Iterator[None]:
         """Both locks, and no call in progress. These get _END_S to end, as those of a process that exits; then they are aborted."""
-        until, late = time.monotonic() + _END_S, "destroy_process_group() came while a call did not end"
+        until = time.monotonic() + _END_S
         with contextlib.ExitStack() as held:
             for lock in (self._turn, self._lock):
                 if not lock.acquire(timeout=max(0.0, until - time.monotonic())):

@@ -60,6 +60,8 @@ class Halves(ProcessGroup):
     def _get_backend(self, device: Any) -> Any:
         return self._rest._get_backend(torch.device(device)) if self._has(device) else super()._get_backend(device)
 
+    get_backend = _get_backend
+
     def setGroupName(self, name: str) -> None:
         super().setGroupName(name)
         self._rest._set_group_name(name)
