@@ -24,6 +24,7 @@
 #include "transports/rdma/memory.h"
 #include "transports/rdma/rdma.h"
 #include "transports/rdma/receiver.h"
+#include "transports/rdma/requests.h"
 #include "transports/rdma/rx.h"
 #include "transports/rdma/sender.h"
 #include "transports/rdma/tx.h"
@@ -172,18 +173,6 @@ static void tune(struct rdma_inst *in, struct rdma_cm_id *id)
 
 /* ---- the end of a connection -------------------------------------------------------- */
 
-static void report_figures(const struct rdma_link *l)
-{
-	rdma_log(l->inst, COLL_LOG_INFO,
-	         "rdma: a link ends: sent %llu frames (%llu by reference, %llu waited for the address) and %llu notes, "
-	         "%llu work requests in %llu doorbells; received %llu frames (%llu seen in their slots, %llu into "
-	         "announced memory); %llu completions; %llu bytes copied; connected %u times",
-	         (unsigned long long)l->frames_out, (unsigned long long)l->ref_out, (unsigned long long)l->waited,
-	         (unsigned long long)l->notes_out, (unsigned long long)l->sq_tail, (unsigned long long)l->doorbells,
-	         (unsigned long long)l->frames_in, (unsigned long long)l->polled_in, (unsigned long long)l->into_in,
-	         (unsigned long long)l->moved, (unsigned long long)l->copied_bytes, l->connections);
-}
-
 /* Both locks. What waited for the device learns how it ended. */
 void coll_rdma_cm_bury(struct rdma_link *l)
 {
@@ -218,7 +207,7 @@ void coll_rdma_cm_bury(struct rdma_link *l)
 			coll_rdma_receiver_free(r);
 	}
 	if (l->connections > 0 && !l->buried)
-		report_figures(l);
+		coll_rdma_link_report(l);
 	l->buried = true;
 	l->news = true;
 	atomic_fetch_add(&l->inst->links.stale, 1);
@@ -362,7 +351,7 @@ static void ask_on(struct rdma_link *l)
 		                    strerror(errno));
 		return;
 	}
-	coll_nonce(&in->nonces, l->nonce);
+	coll_rdma_requests_nonce(l);
 	coll_rdma_hello_make(&m, in, l->mending ? COLL_RDMA_ASK_AGAIN : COLL_RDMA_ASK, &l->base.peer, l->nonce, NULL,
 	                     l);
 	p = parameters(in, &m);
@@ -444,11 +433,35 @@ static bool ours_counts(const struct rdma_link *l, uint32_t way)
 	       (l->at == way || l->at != l->broke_at);
 }
 
+static void asked_for(struct rdma_link *l, struct rdma_port *port, struct rdma_cm_id *id,
+                      const struct coll_rdma_hello *m)
+{
+	if (!l->port) {
+		l->port = port;
+		l->at = l->broke_at = m->way;
+	}
+	/* The peer has noticed first that the connection is gone. */
+	if (l->state == LINK_UP && m->type == COLL_RDMA_ASK_AGAIN && fits(l, port, m->way)) {
+		if (!coll_rdma_requests_proved(l, id, m))
+			return;
+		coll_rdma_link_torn(l, COLL_ERR_PEER_DEAD, "rdma %s: the peer's end broke", l->port->where);
+	}
+	if (l->state == LINK_TORN)
+		coll_rdma_cm_tear(l);
+	if (l->state != LINK_CONNECTING || !fits(l, port, m->way) || ours_counts(l, m->way)) {
+		refuse(l->inst, id, "the link is connected, or this rank is connecting it", false);
+	} else if (!accept_it(l, id, port, m)) {
+		rdma_log(l->inst, COLL_LOG_WARN, "[COLL-6505] rdma: %s cannot accept a connection: %s", l->port->where,
+		         strerror(errno));
+		retry_later(l, coll_clock_ns(), COLL_DELAY_RDMA_AGAIN_MS);
+	}
+}
+
 static void asked(struct rdma_inst *in, const struct event *e)
 {
-	struct coll_rdma_hello m;
-	const char *wrong = coll_rdma_hello_check(e->data, e->data_bytes, in, COLL_RDMA_ASK, NULL, NULL, &m);
 	struct rdma_port *port = coll_rdma_device_port(in, e->id);
+	struct coll_rdma_hello m;
+	const char *wrong = coll_rdma_requests_read(in, e->data, e->data_bytes, &m);
 	struct rdma_link *l;
 
 	if (!wrong && !port)
@@ -467,27 +480,7 @@ static void asked(struct rdma_inst *in, const struct event *e)
 		return;
 	}
 	pthread_mutex_lock(&l->base.lock);
-	if (coll_rdma_hello_repeated(l, m.nonce)) { /* recorded by a stranger: it must end nothing */
-		refuse(in, e->id, "it has come before", false);
-		pthread_mutex_unlock(&l->base.lock);
-		return;
-	}
-	if (!l->port) {
-		l->port = port;
-		l->at = l->broke_at = m.way;
-	}
-	/* The peer has noticed first that the connection is gone. */
-	if (l->state == LINK_UP && m.type == COLL_RDMA_ASK_AGAIN && fits(l, port, m.way))
-		coll_rdma_link_torn(l, COLL_ERR_PEER_DEAD, "rdma %s: the peer's end broke", l->port->where);
-	if (l->state == LINK_TORN)
-		coll_rdma_cm_tear(l);
-	if (l->state != LINK_CONNECTING || !fits(l, port, m.way) || ours_counts(l, m.way)) {
-		refuse(in, e->id, "the link is connected, or this rank is connecting it", false);
-	} else if (!accept_it(l, e->id, port, &m)) {
-		rdma_log(in, COLL_LOG_WARN, "[COLL-6505] rdma: %s cannot accept a connection: %s", l->port->where,
-		         strerror(errno));
-		retry_later(l, coll_clock_ns(), COLL_DELAY_RDMA_AGAIN_MS);
-	}
+	asked_for(l, port, e->id, &m);
 	pthread_mutex_unlock(&l->base.lock);
 }
 
@@ -504,7 +497,9 @@ static void refused(struct rdma_link *l, const struct event *e)
 		coll_rdma_link_fail(l, COLL_ERR_PEER_DEAD, "rdma %s: the peer's %s ended without notice", path,
 		                    nobody ? "process" : "end");
 		retry_later(l, coll_clock_ns(), COLL_DELAY_RDMA_AGAIN_MS);
-	} else if (nobody)
+	} else if (coll_rdma_requests_challenged(l, e->data, e->data_bytes))
+		retry_later(l, coll_clock_ns(), 0);
+	else if (nobody)
 		not_reached(l, "no process listens there: the peer's process has ended", 0);
 	else
 		retry_later(l, coll_clock_ns(), (l->mending ? 2 : 4) * COLL_DELAY_RDMA_AGAIN_MS);

@@ -91,15 +91,6 @@ const char *coll_rdma_hello_check(const void *data, size_t len_bytes, const stru
 	return NULL;
 }
 
-bool coll_rdma_hello_repeated(struct rdma_link *l, const uint64_t nonce[2])
-{
-	for (unsigned i = 0; i < RDMA_NONCES; i++)
-		if (l->seen[i][0] == nonce[0] && l->seen[i][1] == nonce[1])
-			return true;
-	memcpy(l->seen[l->requests++ % RDMA_NONCES], nonce, sizeof(l->seen[0]));
-	return false;
-}
-
 struct coll_proof coll_rdma_hello_proof(const struct rdma_inst *in, const struct coll_process_id *client,
                                         const uint64_t nonce[2], const uint64_t other[2], uint64_t items)
 {

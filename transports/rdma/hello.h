@@ -17,8 +17,6 @@ size_t coll_rdma_hello_bytes(const struct coll_rdma_hello *m);
 const char *coll_rdma_hello_check(const void *data, size_t len_bytes, const struct rdma_inst *in,
                                   enum coll_rdma_hello_type type, const struct coll_process_id *from,
                                   const uint64_t other[2], struct coll_rdma_hello *m);
-/* Whether this nonce has come with one of the last requests for the link; from now on it has. */
-bool coll_rdma_hello_repeated(struct rdma_link *l, const uint64_t nonce[2]);
 struct coll_proof coll_rdma_hello_proof(const struct rdma_inst *in, const struct coll_process_id *client,
                                         const uint64_t nonce[2], const uint64_t other[2], uint64_t items);
 

@@ -19,6 +19,7 @@
 #include "transports/rdma/rails.h"
 #include "transports/rdma/rdma.h"
 #include "transports/rdma/receiver.h"
+#include "transports/rdma/requests.h"
 #include "transports/rdma/sender.h"
 #include "transports/rdma/tx.h"
 
@@ -79,6 +80,7 @@ void coll_rdma_link_up(struct rdma_link *l)
 	l->give_up_ns = 0;
 	l->waits_ns = coll_clock_ns();
 	l->attempts = 0;
+	coll_rdma_requests_draw(l);
 	coll_rdma_receiver_announce_all(l);
 	coll_rdma_tx_push(l);
 	l->news = true;
@@ -180,6 +182,18 @@ void coll_rdma_link_ended(struct rdma_link *l)
 		return;
 	coll_peer_link_ended(&l->inst->links, &l->base);
 	stop(l, LINK_ENDED);
+}
+
+void coll_rdma_link_report(const struct rdma_link *l)
+{
+	rdma_log(l->inst, COLL_LOG_INFO,
+	         "rdma: a link ends: sent %llu frames (%llu by reference, %llu waited for the address) and %llu notes, "
+	         "%llu work requests in %llu doorbells; received %llu frames (%llu seen in their slots, %llu into "
+	         "announced memory); %llu completions; %llu bytes copied; connected %u times",
+	         (unsigned long long)l->frames_out, (unsigned long long)l->ref_out, (unsigned long long)l->waited,
+	         (unsigned long long)l->notes_out, (unsigned long long)l->sq_tail, (unsigned long long)l->doorbells,
+	         (unsigned long long)l->frames_in, (unsigned long long)l->polled_in, (unsigned long long)l->into_in,
+	         (unsigned long long)l->moved, (unsigned long long)l->copied_bytes, l->connections);
 }
 
 void coll_rdma_link_free(struct rdma_link *l)

@@ -28,6 +28,9 @@ bool coll_rdma_link_swamped(const struct rdma_link *l);
 /* Before the lock is released: wake sleepers if there is news, and send what is left. */
 void coll_rdma_link_leave(struct rdma_link *l);
 
+/* Into the log: what it has carried. */
+void coll_rdma_link_report(const struct rdma_link *l);
+
 /* Bury and forget what is over. service.lock held. */
 void coll_rdma_link_compact(struct rdma_inst *in);
 void coll_rdma_link_free(struct rdma_link *l);

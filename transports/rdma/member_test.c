@@ -11,7 +11,7 @@
 #include "transports/rdma/sides_test.h"
 #include "transports/rdma/tx.h"
 
-enum { LONG = 8192, FLOOD = 20000, GRANTS = 100 };
+enum { LONG = 8192, FLOOD = 20000, GRANTS = 100, BREAKS = 70, RECORDS = 2 * BREAKS + 2 };
 
 static const char *no_setting(void *ctx, const char *name)
 {
@@ -141,11 +141,29 @@ TEST(rdma_member, questions_without_receives_for_answers_end)
 	sides_close();
 }
 
+/* The requests of side 1, as somebody on the network sees them. */
+static struct coll_rdma_hello recorded[RECORDS];
+static int records;
+
+static int connect_seen(struct rdma_cm_id *id, struct rdma_conn_param *p)
+{
+	CHECK(records < RECORDS);
+	if (records < RECORDS)
+		memcpy(&recorded[records++], p->private_data, p->private_data_len);
+	return side[0].in->v.rdma_connect(id, p);
+}
+
+static void record(void)
+{
+	records = 0;
+	side[1].in->v.rdma_connect = connect_seen;
+}
+
 /* As rank 1's process, or a stranger who has recorded it: a request with these bytes, which nothing follows. */
 static void request(const struct coll_rdma_hello *m)
 {
-	const struct coll_rdma_verbs *v = &side[1].in->v;
-	const struct coll_rdma_spot *to = &((struct rdma_link *)side[1].link)->target;
+	const struct coll_rdma_verbs *v = &side[0].in->v;
+	const struct coll_rdma_spot *to = &side[0].in->info.port[0];
 	struct rdma_conn_param p = {.private_data = m, .private_data_len = (uint8_t)coll_rdma_hello_bytes(m)};
 	struct rdma_event_channel *channel = v->rdma_create_event_channel();
 	struct sockaddr_storage at, from;
@@ -165,24 +183,108 @@ static void request(const struct coll_rdma_hello *m)
 	v->rdma_destroy_event_channel(channel);
 }
 
-TEST(rdma_member, a_request_that_comes_again_ends_no_connection)
+static int links_of(struct rdma_inst *in)
 {
-	const uint64_t nonce[2] = {41, 42};
-	struct coll_rdma_hello m;
-	struct rdma_link *ours;
+	int links = 0;
+	struct rdma_link *l;
+
+	for (uint32_t i = 0; (l = coll_rdma_link_at(in, i)); i++)
+		links += l->state != LINK_FREE;
+	return links;
+}
+
+static bool both_up(unsigned connections)
+{
+	const struct rdma_link *a = side[0].link, *b = side[1].link;
+
+	return a->state == LINK_UP && b->state == LINK_UP && a->connections == connections &&
+	       b->connections == connections;
+}
+
+/* Side 1 alone learns that the connection is gone, and makes it again. */
+static void break_quietly(void)
+{
+	struct rdma_link *l = side[1].link;
+	const unsigned connections = l->connections;
+
+	fabric_mute(0, true);
+	pthread_mutex_lock(&l->base.lock);
+	l->mends = 0;
+	coll_rdma_link_torn(l, COLL_ERR_PEER_DEAD, "broken by the test");
+	coll_rdma_link_leave(l);
+	pthread_mutex_unlock(&l->base.lock);
+	for (int i = 0; i < 100 && l->id; i++)
+		t->service(side[1].in);
+	fabric_mute(0, false);
+	CHECK(l->state == LINK_CONNECTING && ((struct rdma_link *)side[0].link)->state == LINK_UP);
+	CHECK(AWAIT(both_up(connections + 1)), "a member's own request is taken");
+	((struct rdma_link *)side[0].link)->mends = 0;
+}
+
+static void expect_untouched(unsigned connections, int after)
+{
+	CHECK(both_up(connections) && side[0].downs == 0 && side[1].downs == 0, "after %d: %u connections, %s %s",
+	      after, ((struct rdma_link *)side[0].link)->connections, side[0].cause, side[1].cause);
+}
+
+TEST(rdma_member, a_request_that_comes_again_ends_no_connection_however_many_came_since)
+{
 	unsigned connections;
 
 	sides_open();
-	ours = side[0].link;
-	connections = ours->connections;
-	coll_rdma_hello_make(&m, side[1].in, COLL_RDMA_ASK_AGAIN, &side[0].env.self, nonce, NULL, side[1].link);
-	request(&m);
-	CHECK(AWAIT(ours->state == LINK_UP && ours->connections == connections + 1), "a member's own is taken");
-	for (int i = 0; i < 2 * RDMA_MENDS; i++) {
-		request(&m);
-		CHECK(ours->state == LINK_UP && ours->connections == connections + 1, "after %d: %u connections", i,
-		      ours->connections);
+	record();
+	for (int i = 0; i < BREAKS; i++)
+		break_quietly();
+	connections = ((struct rdma_link *)side[0].link)->connections;
+	CHECK(records == 2 * BREAKS, "%d requests: each is challenged once", records);
+	for (int i = 0; i < records; i++) {
+		request(&recorded[i]);
+		expect_untouched(connections, i);
 	}
-	CHECK(side[0].downs == 0 && side[1].downs == 0, "%s %s", side[0].cause, side[1].cause);
 	sides_close();
+}
+
+/* One that somebody held back: its number is new, and its seal is right. */
+TEST(rdma_member, a_request_without_proof_that_it_is_of_now_ends_no_connection)
+{
+	struct coll_rdma_hello m;
+	unsigned connections;
+
+	sides_open();
+	connections = ((struct rdma_link *)side[0].link)->connections;
+	for (int i = 0; i < 2 * RDMA_MENDS; i++) {
+		const uint64_t nonce[2] = {41, UINT64_MAX / 2 + (unsigned)i};
+
+		coll_rdma_hello_make(&m, side[1].in, COLL_RDMA_ASK_AGAIN, &side[0].env.self, nonce, NULL, side[1].link);
+		request(&m);
+		expect_untouched(connections, i);
+	}
+	sides_close();
+}
+
+/* A link that is gone is not made again by what was recorded of it. */
+TEST(rdma_member, a_request_that_comes_again_makes_no_link)
+{
+	int objects;
+
+	for (int i = 0; i < SIDES; i++)
+		open_side(&side[i], no_setting);
+	record();
+	open_link(&side[1], &side[0]);
+	CHECK(AWAIT(is_up(&side[1])));
+	open_link(&side[0], &side[1]);
+	CHECK(AWAIT(both_up(1)));
+	break_quietly();
+	CHECK(records == 3 && recorded[0].type == COLL_RDMA_ASK);
+	close_link(&side[0]);
+	close_link(&side[1]);
+	CHECK(AWAIT(links_of(side[0].in) == 0 && links_of(side[1].in) == 0));
+	objects = fabric_objects();
+	for (int i = 0; i < records; i++) {
+		request(&recorded[i]);
+		CHECK(links_of(side[0].in) == 0 && fabric_objects() == objects, "%d", i);
+	}
+	for (int i = 0; i < SIDES; i++)
+		close_side(&side[i]);
+	CHECK(fabric_objects() == 0, "%d objects are left", fabric_objects());
 }

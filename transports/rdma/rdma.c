@@ -28,6 +28,7 @@
 #include "transports/rdma/pairs.h"
 #include "transports/rdma/rails.h"
 #include "transports/rdma/receiver.h"
+#include "transports/rdma/requests.h"
 #include "transports/rdma/rx.h"
 #include "transports/rdma/sender.h"
 #include "transports/rdma/service.h"
@@ -93,6 +94,7 @@ static void dispose(struct rdma_inst *in)
 {
 	coll_rdma_cm_corpses(in, true);
 	coll_rdma_memory_fini(in);
+	coll_rdma_requests_fini(&in->requests);
 	for (unsigned i = 0; i < in->ports; i++) {
 		struct rdma_port *p = &in->port[i];
 
@@ -195,6 +197,7 @@ static coll_status rdma_open(const struct coll_transport_env *env, void **inst)
 		snprintf(why, sizeof(why), "getrandom: %s", strerror(errno));
 	else
 		status = open_ports(in, why, sizeof(why));
+	coll_rdma_requests_init(&in->requests, coll_clock_ns());
 	if (status != COLL_OK) {
 		/* Without a device this is expected (debug); with one, the user should see the reason. */
 		if (why[0])

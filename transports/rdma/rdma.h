@@ -47,7 +47,6 @@ enum {
 	RDMA_INTO_BYTES = 4096,      /* smaller frames are not worth an announcement */
 	RDMA_TAIL_BYTES = 64,        /* of a slot: for the head, and what checks the payload */
 	RDMA_RAILS_MAX = COLL_RDMA_PORTS,
-	RDMA_NONCES = 64,
 	RDMA_MENDS = 8, /* in a row, without anything having moved in between */
 };
 
@@ -247,6 +246,9 @@ struct rdma_link {
 	enum rdma_stage stage;
 	bool asked; /* we are the client */
 	uint64_t nonce[2], other[2];
+	/* requests.c: of the connection that is up; of the peer's, if one has come. */
+	uint64_t challenge, answer;
+	bool challenged;
 	struct coll_rdma_spot target; /* the peer's port */
 	bool have_target;
 	uint64_t deadline_ns, retry_ns, give_up_ns;
@@ -274,8 +276,6 @@ struct rdma_link {
 	bool mending;          /* was up before */
 	uint64_t peer_items;   /* what the peer has got, as told when it connected */
 	unsigned connections;
-	uint64_t seen[RDMA_NONCES][2]; /* of the peer's last requests: one that comes again is a stranger's */
-	unsigned requests;
 	unsigned mends; /* since anything was completed */
 	struct rdma_sender *senders, *closing;
 	struct coll_id_table grants; /* struct rdma_grant, by the peer's id */
@@ -298,6 +298,13 @@ struct rdma_link {
 	uint64_t frames_out, frames_in, polled_in, into_in, copied_bytes, notes_out, ref_out, waited, doorbells;
 };
 
+/* requests.c */
+struct rdma_requests {
+	uint64_t last; /* the number of this end's last request */
+	struct rdma_mark *mark;
+	uint32_t cap, count;
+};
+
 struct rdma_inst {
 	struct coll_transport_env env;
 	struct coll_rdma_verbs v;
@@ -306,6 +313,7 @@ struct rdma_inst {
 	unsigned ports; /* the nearest first, as info has them */
 	unsigned timeout_exponent, retries, traffic_class;
 	struct coll_nonces nonces;
+	struct rdma_requests requests; /* service.lock */
 	/* For how long a process may be silent, a host out of reach, and a rail silent beside one that is not. */
 	uint64_t timeout_ns, unreachable_ns, silent_ns;
 	bool polled;          /* small frames are taken from their slots before they complete */

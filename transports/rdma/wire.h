@@ -15,7 +15,7 @@
 #include "transport/transport.h"
 
 #define COLL_RDMA_MAGIC   0x52444d41u /* "RDMA" in the byte order of its writer */
-#define COLL_RDMA_VERSION 11u
+#define COLL_RDMA_VERSION 12u
 
 enum { COLL_RDMA_PORTS = 8, COLL_RDMA_DEVICE_BYTES = 16 };
 
@@ -41,12 +41,18 @@ struct coll_rdma_peer_info {
 	struct coll_rdma_spot port[COLL_RDMA_PORTS];
 };
 
-enum coll_rdma_hello_type { COLL_RDMA_ASK = 1, COLL_RDMA_ANSWER, COLL_RDMA_PROOF, COLL_RDMA_ASK_AGAIN };
+enum coll_rdma_hello_type {
+	COLL_RDMA_ASK = 1,
+	COLL_RDMA_ANSWER,
+	COLL_RDMA_PROOF,
+	COLL_RDMA_ASK_AGAIN,
+	COLL_RDMA_CHALLENGE, /* in the private data of a refusal: ask again with the first word of its nonce */
+};
 
 /* In the private data of a refusal: there is no such link any more. */
 #define COLL_RDMA_GONE 0x47
 
-/* In the private data of request and reply. */
+/* In the private data of request and reply; the nonce of a request: requests.c. */
 struct coll_rdma_hello {
 	uint16_t magic; /* the low half of COLL_RDMA_MAGIC */
 	uint8_t version;
