@@ -16,7 +16,7 @@ from torch.distributed.rendezvous import _rendezvous_handlers as _handlers
 
 from .. import _comm
 from .._errors import CollError
-from . import _alias
+from . import _alias, _store
 from ._group import ProcessGroup, _tag_of
 from ._halves import Halves
 from ._members import Members
@@ -187,7 +187,7 @@ def _meet_by_launcher(timeout: timedelta) -> tuple[Any, int, int]:
     global _met
     try:
         comm = _comm.init(device="host", create_timeout_ms=milliseconds(timeout.total_seconds(), 1000))
-        store = _store_of_host(comm, timeout) or _store_of_hosts(comm, timeout)
+        store = _store_of_host(comm, timeout) or _store.of_job(comm, timeout)
         os.environ.setdefault("LOCAL_RANK", str(comm.local_rank))
     except CollError as error:
         raise translate(error, timeout.total_seconds()) from error
@@ -217,21 +217,6 @@ def _store_of_host(comm: Any, timeout: timedelta) -> Any:
     store = dist.PrefixStore(part, dist.FileStore(f"/proc/self/fd/{_files[name]}"))
     store.set_timeout(timeout)
     return store
-
-
-def _store_of_hosts(comm: Any, timeout: timedelta) -> Any:
-    """torch's own, which asks nobody for a proof."""
-    store = None
-    if comm.rank == 0:
-        # Port 0: any that is free. It listens on all addresses.
-        store = dist.TCPStore("0.0.0.0", 0, comm.size, True, timeout, wait_for_workers=False)
-    port = comm.broadcast_object(store.port if store is not None else None)
-    return store or dist.TCPStore(_address(comm), port, comm.size, False, timeout)
-
-
-def _address(comm: Any) -> str:
-    """Of rank 0. Ranks of its host need no name service."""
-    return "127.0.0.1" if comm.host(0) == comm.host(comm.rank) else str(comm.host(0))
 
 
 __all__ = ["register"]
