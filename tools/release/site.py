@@ -3,7 +3,7 @@
 
 Pages are copied with their folders, so that links between them hold; links to other files of the tree become plain text. The search is that of Sphinx.
 usage: site.py SOURCE-ROOT OUT   (Sphinx, myst-parser and furo for this interpreter: ./run site)
-       site.py --api SOURCE-ROOT   compare the names of the reference with src/libcoll.map"""
+       site.py --api SOURCE-ROOT   compare the names of the reference with src/libcoll.map, and the paths of the front page with the guide"""
 import os
 import re
 import shutil
@@ -102,8 +102,8 @@ def check_api(root):
 
 # ---- Pages ----
 
-def links(text, path, there):
-    """Links to folders lead to their index; those to files that are no pages become text."""
+def links(text, path, there, root):
+    """Links to folders lead to their index; those to files of the tree that are no pages become text. Dead ones stay, for Sphinx to find."""
     def one(m):
         label, to, anchor = m[1], m[2], m[3] or ""
         if "://" in to or not to:
@@ -113,7 +113,7 @@ def links(text, path, there):
             return m[0]
         if f"{at}/README.md" in there:
             return f"[{label}]({to}/README.md{anchor})"
-        return m[0] if re.search(r"\.(svg|png|txt|json)$", at) else label
+        return m[0] if re.search(r"\.(svg|png|txt|json)$", at) or not os.path.exists(os.path.join(root, at)) else label
     return re.sub(r"(?<!!)\[([^\]\n]*)\]\(([^)#\s]*)(#[^)\s]*)?\)", one, text)
 
 
@@ -133,7 +133,7 @@ def stage(root, out):
     pages.update(api(root)[0])
     pages["index.md"] = read(f"{root}/docs/site/index.in")
     for path, text in pages.items():
-        text = links(text, path, pages)
+        text = links(text, path, pages, root)
         if path in ("docs/guide/README.md", "docs/design/README.md"):
             folder = os.path.dirname(path)
             inside = re.findall(r"\]\(([\w-]+)\.md\)", text)
@@ -143,10 +143,19 @@ def stage(root, out):
     return pages
 
 
+def unreached(front, guide):
+    """Pages of the guide to which no path of the front page leads."""
+    return [f"docs/site/index.in: no path leads to {name}" for name in sorted(guide) if f"(docs/guide/{name})" not in front]
+
+
 def main():
     if sys.argv[1] == "--api":
-        wrong = check_api(sys.argv[2])
-        print("\n".join(wrong) or "the API pages have the functions that the library exports")
+        root = sys.argv[2]
+        guide = {n for n in os.listdir(f"{root}/docs/guide") if n.endswith(".md")} - {"README.md"}
+        wrong = check_api(root) + unreached(read(f"{root}/docs/site/index.in"), guide)
+        if unreached("(docs/guide/a.md)", {"a.md", "b.md"}) != ["docs/site/index.in: no path leads to b.md"]:
+            wrong.append("self-test: a page that is not reached")
+        print("\n".join(wrong) or "the API pages have the functions that the library exports, and paths lead to all pages of the guide")
         return 1 if wrong else 0
     root, out = os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2])
     pages = stage(root, f"{out}/source")
