@@ -6,6 +6,8 @@
 #define PLAIN_OWN_MAIN
 #include <errno.h>
 #include <ifaddrs.h>
+#include <linux/tcp.h>
+#include <netinet/in.h>
 
 #include "base/delay.h"
 #include "control/gossip.h"
@@ -303,6 +305,83 @@ static void who_joins_late_is_met_then(void)
 	end_by_hand(&j);
 }
 
+/* ---- An outage while ranks leave ---- */
+
+static uint64_t over_ns;
+
+/* What is sent is acknowledged when the outage is over. */
+static int counts_of_an_outage(int fd, int level, int option, void *value, socklen_t *len_bytes)
+{
+	struct tcp_info *info = value;
+
+	if (level != IPPROTO_TCP || option != TCP_INFO)
+		return getsockopt(fd, level, option, value, len_bytes);
+	memset(info, 0, *len_bytes);
+	info->tcpi_unacked = now_ns < over_ns;
+	return 0;
+}
+
+static int poll_by_hand(struct pollfd *fds, nfds_t n, int timeout_ms)
+{
+	now_ns += (uint64_t)timeout_ms * COLL_NS_PER_MS;
+	return 0;
+}
+
+/* Rank 0 and rank 1 have proved their link. */
+static bool meet(struct job *j)
+{
+	for (int i = 0; i < TURNS && !(made(j, 0, 1) && made(j, 0, 1)->ready); i++)
+		for (int r = 0; r < RANKS; r++)
+			serve(j, r);
+	return made(j, 0, 1) && made(j, 0, 1)->ready;
+}
+
+/* Milliseconds that rank 0 needs to leave during an outage of so many. */
+static int leaves_in_ms(struct job *j, int outage_ms)
+{
+	struct coll_net net = *coll_net;
+	const uint64_t since_ns = now_ns;
+
+	net.getsockopt = counts_of_an_outage;
+	net.poll = poll_by_hand;
+	over_ns = now_ns + (uint64_t)outage_ms * COLL_NS_PER_MS;
+	j->settings.unreachable_ms = 2500;
+	j->settings.timeout_ms = 30000;
+	coll_net_take(&net);
+	coll_control_close(&j->c[0], 0);
+	coll_net_take(NULL);
+	return (int)((now_ns - since_ns) / COLL_NS_PER_MS);
+}
+
+/* Its peers would meet a closed socket behind it, and take that for a death. */
+static void a_rank_stays_until_its_goodbye_has_arrived(void)
+{
+	static const int cases[][2] = {{0, 0}, {1700, 1700}, {20000, 2500}};
+	struct job j;
+
+	for (unsigned i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		int ms;
+
+		REQUIRE(begin_by_hand(&j) && meet(&j));
+		ms = leaves_in_ms(&j, cases[i][0]);
+		CHECK(ms >= cases[i][1] && ms <= cases[i][1] + 1, "an outage of %d ms: %d ms", cases[i][0], ms);
+		end_by_hand(&j);
+	}
+}
+
+static void who_has_said_goodbye_is_not_waited_for(void)
+{
+	struct job j;
+	int ms;
+
+	REQUIRE(begin_by_hand(&j) && meet(&j));
+	for (int i = 0; i < j.c[0]->nlinks; i++)
+		j.c[0]->links[i]->bye = true;
+	ms = leaves_in_ms(&j, 20000);
+	CHECK(ms <= 1, "%d ms", ms);
+	end_by_hand(&j);
+}
+
 /* ---- Interfaces that are planted ---- */
 
 static struct ifaddrs bare = {.ifa_name = (char[]){"eth7"}};
@@ -382,6 +461,8 @@ int main(void)
 	PLAIN_RUN(of_two_finders_one_is_the_first);
 	PLAIN_RUN(who_found_it_before_it_had_links_learns_it);
 	PLAIN_RUN(the_lowest_that_is_there_decides);
+	PLAIN_RUN(a_rank_stays_until_its_goodbye_has_arrived);
+	PLAIN_RUN(who_has_said_goodbye_is_not_waited_for);
 	PLAIN_RUN(a_liveness_check_ends_with_its_delay);
 	PLAIN_RUN(an_unreachable_host_has_less_time);
 	PLAIN_RUN(pings_go_out_by_the_clock);

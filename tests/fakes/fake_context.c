@@ -80,6 +80,13 @@ void coll_context_release(struct coll_context **ctx)
 	fake_context.users--;
 }
 
+bool coll_context_link_counts(struct coll_context *ctx, int process, struct coll_link_counts *counts)
+{
+	if (fake_context.counts[process].up)
+		*counts = fake_context.counts[process].counts;
+	return fake_context.counts[process].up;
+}
+
 void coll_context_forget(struct coll_context *ctx)
 {
 	fake_context.users--;

@@ -6,6 +6,8 @@
 
 #include "context/context.h"
 
+enum { FAKE_LINKS = 12 };
+
 extern struct fake_context {
 	unsigned pauses, sleeps, wakes, kicks, progressed;
 	int users;         /* retained, less released */
@@ -13,6 +15,11 @@ extern struct fake_context {
 	bool signalled;    /* a signal ends every sleep */
 	uint64_t spun_ns;  /* a wait that has not moved for so long sleeps */
 	int progress;      /* what coll_context_progress() returns */
+	/* Of the link to each process. */
+	struct fake_link {
+		bool up;
+		struct coll_link_counts counts;
+	} counts[FAKE_LINKS];
 	/* NULL, or: something happens during a pause or a sleep, before the sleeper looks. */
 	void (*on_idle)(void *arg);
 	void *arg;

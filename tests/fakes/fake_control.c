@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "base/delay.h"
+#include "control/keepalive.h"
 #include "control/last_error.h"
 
 struct fake_control fake_control;
@@ -93,6 +94,16 @@ bool coll_control_settled(struct coll_control *c, const struct coll_held_note *d
 	if (fake_control.read && !settled)
 		coll_control_service(c);
 	return settled;
+}
+
+bool coll_control_is_parted(struct coll_control *c)
+{
+	return fake_control.parted;
+}
+
+bool coll_control_is_cut(struct coll_control *c)
+{
+	return fake_control.cut;
 }
 
 void coll_control_service(struct coll_control *c)

@@ -28,6 +28,7 @@ extern struct fake_control {
 	struct coll_note ended_after[FAKE_PROCESSES]; /* status OK: no error is known */
 	struct coll_note told[FAKE_NOTES];
 	int ntold;
+	bool parted, cut; /* a communicator of this process is lost; a control link is not acknowledged */
 } fake_control;
 
 void fake_control_reset(void);

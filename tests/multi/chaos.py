@@ -88,7 +88,7 @@ class Event(soak.Case):
     """One event of one job. hit: ranks that it ends; sides: it parts the hosts, so each names a rank of the other."""
 
     kind, mortal, sides, every = "", True, False, True
-    limit_s = DEAD_S
+    limit_s, known_s = DEAD_S, 0.0  # known_s: of it, before anybody may say so
 
     def __init__(self, options, index, rng):
         self.index, self.rng, self.build = index, rng, options.build
@@ -98,6 +98,7 @@ class Event(soak.Case):
         self.indirect = dict.fromkeys(soak.INDIRECT, 0)
         self.hit, self.faults, self.struck_at, self.back_at, self.done = [], {}, 0.0, 0.0, False
         self.at, self.moved_at = [], now()
+        self.times = []  # of survivors, in a call or a split: until each had its error, behind known_s
 
     def __str__(self):
         return f"event {self.index}: {self.kind}, {self.ranks} ranks, of rank {self.victim}, {self.detail()}"
@@ -192,6 +193,8 @@ class Event(soak.Case):
         create = soak.PHASES[s.phase] == "create"
         begin = max(since, s.phase_ns * 1e-9) if create else since
         took = (s.end_ns or s.error_ns) * 1e-9 - begin
+        if not create:
+            self.times.append((s.error_ns or s.end_ns) * 1e-9 - begin - self.known_s)
         limit = max(self.limit_s, CREATE_TIMEOUT_MS / 1000 + 0.5) if create else self.limit_s
         if took > limit + starved(since, begin + took):
             self.fault("stall", f"rank {r} in {s.where} took {took:.2f} s: {s.message}")
@@ -226,7 +229,7 @@ class Kill(Event):
 
 
 class Stop(Kill):
-    kind, limit_s = "stop", DEAD_S + TIMEOUT_MS / 1000
+    kind, limit_s, known_s = "stop", DEAD_S + TIMEOUT_MS / 1000, TIMEOUT_MS / 1000
 
     def strike(self):
         self.hit = [self.victim]
@@ -357,7 +360,8 @@ class Loss(OneWay):
 
 
 class Away(Event):
-    kind, sides, limit_s = "away for good", True, DEAD_S + min(UNREACHABLE_MS, TIMEOUT_MS) / 1000
+    kind, sides, known_s = "away for good", True, min(UNREACHABLE_MS, TIMEOUT_MS) / 1000
+    limit_s = DEAD_S + known_s
 
     def strike(self):
         self.hosts.down(self.victim % 2)
@@ -466,6 +470,7 @@ class Tally:
     def __init__(self):
         self.events, self.wrong, self.stall, self.culprit, self.survivors = 0, 0, 0, 0, 0
         self.kinds, self.begun, self.again, self.excused = {}, now(), None, set()
+        self.times = {}
 
     def add(self, event, seed):
         if self.again is not None and event.faults and "wrong" not in event.faults and event.index not in self.excused:
@@ -478,6 +483,7 @@ class Tally:
         for what in ("wrong", "stall"):
             setattr(self, what, getattr(self, what) + (what in event.faults))
         self.culprit += len(event.faults.get("culprit", []))
+        self.times.setdefault((event.kind, event.known_s), []).extend(event.times)
         seen = self.kinds.setdefault(event.kind, [0, 0])
         seen[0] += 1
         seen[1] += bool(event.faults)
@@ -491,6 +497,11 @@ class Tally:
     def close(self, left):
         for kind, (n, bad) in self.kinds.items():
             print(f"     {kind}: {n} events, {bad} with faults")
+        for (kind, known_s), times in self.times.items():
+            n, times = len(times), sorted(times)
+            if n:
+                print(f"     {kind}: {n} errors in calls, p50 {times[n // 2]:.2f} s, p99 {times[n * 99 // 100]:.2f}, most "
+                      f"{times[-1]:.2f}" + (f", behind the limit of {known_s:.1f} s" if known_s else ""))
         print(f"     {now() - self.begun:.0f} s, load {os.getloadavg()[0]:.1f}, {self.survivors} survivors")
         print(f"{self.events} events, {self.wrong} wrong results, {self.stall} stalls, {self.culprit} wrong culprits, "
               f"{left} leftovers", flush=True)

@@ -115,6 +115,74 @@ lost() {
 	wait_for 10 eval 'rdma link show rxe1/1 | grep -q ACTIVE'
 	sleep 2
 }
+# One of the two ends of a wire loses it in mid-call: nothing leaves it, or it is down as well. Drawn from SEED and the
+# number of the event, equally on both machines, which the job keeps in step.
+strike() { # WIRE MS DOWN
+	tc qdisc replace dev "eth$1" root netem loss 100%
+	[ "$3" = 0 ] || { sleep 0.3; ip link set "eth$1" down; }
+	sleep "$(printf '%d.%03d' $(($2 / 1000)) $(($2 % 1000)))"
+	[ "$3" = 0 ] || ip link set "eth$1" up
+	tc qdisc del dev "eth$1" root
+}
+# How long this machine was kept from running, in ms, since naps began.
+naps() {
+	local until late=0 never
+	[ -p /tmp/never ] || mkfifo /tmp/never
+	exec {never}<>/tmp/never
+	while [ ! -e /tmp/stop ]; do
+		until=$((${EPOCHREALTIME/./} + 20000))
+		read -r -t 0.02 -u $never
+		until=$((${EPOCHREALTIME/./} - until))
+		[ $until -lt 5000 ] || late=$((late + until / 1000))
+		echo $late >/tmp/late
+	done
+}
+# nic SEED NUMBER: no call fails, none takes 1.5 s longer than this machine slept, results are right, and the next
+# communicator works.
+nic() {
+	RANDOM=$(($1 * 1009 + $2))
+	local n=$((RANDOM % 3 == 0 ? 2 : 1)) counts=(300 3000 30000)
+	local count=${counts[RANDOM % 3]} side=$((RANDOM % 2)) wire=$((RANDOM % 2)) down=$((RANDOM % 2))
+	local ms=$((50 + RANDOM % 2950)) after=$((RANDOM % 1500)) longest late=0 why=() rail
+	local told="nic $2 of seed $1: $n on each machine, count $count, machine $side loses eth$wire$(
+		[ $down = 0 ] || echo ', which is down,') for $ms ms"
+	mkdir -p /run/netns
+	[ -e /run/netns/here ] || { touch /run/netns/here; mount --bind /proc/self/ns/net /run/netns/here; }
+	ranks "$n" env COLL_TIMEOUT_MS=30000 "$build/tests/exchange_loop" "$count" /tmp/stop here again
+	wait_for 60 all_said running "$n" || { bad "$told: it does not start"; kill -9 "${jobs[@]}"; wait "${jobs[@]}"; return; }
+	naps &
+	sleep "$(printf '%d.%03d' $((after / 1000)) $((after % 1000)))"
+	[ $GUEST != $side ] || strike $wire $ms $down
+	[ $GUEST = $side ] || sleep $((ms / 1000 + 2))
+	sleep 2
+	late=$(cat /tmp/late)
+	touch /tmp/stop
+	wait_for 60 all_said 'done\|error\|wrong' "$n" || why+=('it does not go on')
+	longest=$(sed -n 's/^done [0-9]* [0-9]* //p' $out.? | sort -n | tail -1)
+	[ "${longest:-0}" -lt $((1500 + late)) ] || why+=("a stall of $longest ms, of which it slept at most $late")
+	wait_for 60 all_said again "$n" || why+=('no next communicator')
+	[ "$(said error)" = 0 ] || why+=("$(said error) errors")
+	[ "$(said wrong)" = 0 ] || why+=("$(said wrong) wrong results")
+	wait_for 20 eval '! kill -0 "${jobs[@]}" 2>/dev/null' || { why+=('it does not end'); kill -9 "${jobs[@]}"; }
+	wait "${jobs[@]}" || true
+	rail=$(grep -h 'rail [0-9] is lost' $out.?.err | head -1 | cut -c1-160)
+	if [ ${#why[@]} = 0 ]; then
+		ok "$told: $(grep -h '^done' $out.0), slept $late ms; ${rail:-no rail was lost}"
+	else
+		bad "$told: $(printf '%s; ' "${why[@]}")$(grep -h '^error\|^wrong' $out.?)"
+	fi
+	[ $GUEST != $side ] || mend $wire
+}
+# The device of a wire that was away is a new one: soft-RoCE may connect to nobody any more.
+mend() { # WIRE
+	rdma link delete "rxe$1"
+	rdma link add "rxe$1" type rxe netdev "eth$1"
+	wait_for 10 eval "rdma link show rxe$1/1 | grep -q ACTIVE"
+}
+nics() { # SEED FIRST COUNT
+	local i
+	for ((i = $2; i < $2 + $3; i++)); do nic "$1" $i; done
+}
 lost1() { lost 1 again; }
 lost2() { lost 2 again; }
 lost_idle() { lost 1 idle; }
