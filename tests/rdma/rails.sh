@@ -124,7 +124,7 @@ strike() { # WIRE MS DOWN
 	[ "$3" = 0 ] || ip link set "eth$1" up
 	tc qdisc del dev "eth$1" root
 }
-# How long this machine was kept from running, in ms, since naps began.
+# How long this machine was kept from running, in ms, from now until the job is stopped.
 naps() {
 	local until late=0 never
 	[ -p /tmp/never ] || mkfifo /tmp/never
@@ -134,16 +134,16 @@ naps() {
 		read -r -t 0.02 -u $never
 		until=$((${EPOCHREALTIME/./} - until))
 		[ $until -lt 5000 ] || late=$((late + until / 1000))
-		echo $late >/tmp/late
 	done
+	echo $late >/tmp/late
 }
 # nic SEED NUMBER: no call fails, none takes 1.5 s longer than this machine slept, results are right, and the next
-# communicator works.
+# communicator works. Errors of a machine that slept for as long as a host may be out of reach are told, not judged.
 nic() {
 	RANDOM=$(($1 * 1009 + $2))
 	local n=$((RANDOM % 3 == 0 ? 2 : 1)) counts=(300 3000 30000)
 	local count=${counts[RANDOM % 3]} side=$((RANDOM % 2)) wire=$((RANDOM % 2)) down=$((RANDOM % 2))
-	local ms=$((50 + RANDOM % 2950)) after=$((RANDOM % 1500)) longest late=0 why=() rail
+	local ms=$((50 + RANDOM % 2950)) after=$((RANDOM % 1500)) longest late why=() rail napping
 	local told="nic $2 of seed $1: $n on each machine, count $count, machine $side loses eth$wire$(
 		[ $down = 0 ] || echo ', which is down,') for $ms ms"
 	mkdir -p /run/netns
@@ -151,14 +151,16 @@ nic() {
 	ranks "$n" env COLL_TIMEOUT_MS=30000 "$build/tests/exchange_loop" "$count" /tmp/stop here again
 	wait_for 60 all_said running "$n" || { bad "$told: it does not start"; kill -9 "${jobs[@]}"; wait "${jobs[@]}"; return; }
 	naps &
+	napping=$!
 	sleep "$(printf '%d.%03d' $((after / 1000)) $((after % 1000)))"
 	[ $GUEST != $side ] || strike $wire $ms $down
 	[ $GUEST = $side ] || sleep $((ms / 1000 + 2))
 	sleep 2
-	late=$(cat /tmp/late)
 	touch /tmp/stop
 	wait_for 60 all_said 'done\|error\|wrong' "$n" || why+=('it does not go on')
 	longest=$(sed -n 's/^done [0-9]* [0-9]* //p' $out.? | sort -n | tail -1)
+	wait $napping
+	late=$(cat /tmp/late)
 	[ "${longest:-0}" -lt $((1500 + late)) ] || why+=("a stall of $longest ms, of which it slept at most $late")
 	wait_for 60 all_said again "$n" || why+=('no next communicator')
 	[ "$(said error)" = 0 ] || why+=("$(said error) errors")
@@ -168,8 +170,10 @@ nic() {
 	rail=$(grep -h 'rail [0-9] is lost' $out.?.err | head -1 | cut -c1-160)
 	if [ ${#why[@]} = 0 ]; then
 		ok "$told: $(grep -h '^done' $out.0), slept $late ms; ${rail:-no rail was lost}"
+	elif [ "$late" -ge 8000 ] && [ "$(said wrong)" = 0 ]; then
+		ok "$told: void, as it slept for $late ms: $(printf '%s; ' "${why[@]}")"
 	else
-		bad "$told: $(printf '%s; ' "${why[@]}")$(grep -h '^error\|^wrong' $out.?)"
+		bad "$told: slept $late ms: $(printf '%s; ' "${why[@]}")$(grep -h '^error\|^wrong' $out.?)"
 	fi
 	[ $GUEST != $side ] || mend $wire
 }
