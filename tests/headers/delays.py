@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Every delay of src/, transports/ and topology/ is a row of src/base/delay_rows.h, and every row is used.
+"""Every delay of src/, transports/ and topology/ is a row of src/base/delay_rows.h, and every row is used. In the table of
+deadlines of docs/design/failures.md each row names tests, and there are such tests.
 
 usage: delays.py SOURCE_ROOT"""
 import os
@@ -41,6 +42,37 @@ def strays(text):
             if any(f.search(line) for f in FORBIDDEN) and not PLANTED.search(lines[i - 1] if i else "")]
 
 
+def tests(root):
+    """What tests are called: words of their sources and of the files that list them."""
+    words = set()
+    for top in ("src", "transports", "tests", "sim"):
+        for folder, _, names in os.walk(os.path.join(root, top)):
+            for name in names:
+                if name == "meson.build" or (name.endswith(".c") and (top in ("tests", "sim") or name.endswith("_test.c"))):
+                    with open(os.path.join(folder, name)) as f:
+                        words.update(re.findall(r"[\w-]+", f.read()))
+    return words | {w.replace("-", "_") for w in words}
+
+
+def untested(root, page, words):
+    """Rows of the table whose last column names nothing, or what does not exist."""
+    table = page.partition("| what | judged by | after | held up by |\n")[2].partition("\n\n")[0].splitlines()[1:]
+    with open(os.path.join(root, "run")) as f:
+        run = f.read()
+    for row in table:
+        names = re.findall(r"`([^`]+)`", row.split("|")[-2])
+        for name in names:
+            if not (os.path.exists(os.path.join(root, name)) if "/" in name and not name.startswith("./run") else
+                    re.search(rf"^\s*soak ([\w-]+\|)*{name.split()[-1]}[| ]", run, re.M)
+                    if name.startswith("./run") else
+                    any(w.startswith(name[:-1]) for w in words) if name.endswith("*") else name in words):
+                yield f"{row.split('|')[1].strip()}: there is no {name}"
+        if not names:
+            yield f"{row.split('|')[1].strip()}: no test"
+    if len(table) < 16:
+        yield f"only {len(table)} rows"
+
+
 def main(root):
     rows = ROW.findall(open(os.path.join(root, ROWS)).read())
     bad, used, files = [], set(), 0
@@ -56,7 +88,14 @@ def main(root):
     for name, *_ in rows:
         if name not in used:
             bad.append(f"{ROWS}: nothing uses {name}")
+    with open(os.path.join(root, "docs/design/failures.md")) as f:
+        page, words = f.read(), tests(root)
+    bad += [f"docs/design/failures.md: {why}" for why in untested(root, page, words)]
     # The checker itself must be able to fail.
+    for was, then in (("`netns_test`", "`netn_test`"), ("./run soak outages`", "./run soak outage`"), ("multi/rails.py", "multi/rail.py"),
+                      ("| `causes` |", "| |"), ("`a_stopped_rank_is_silent`", "`a_stopped_rank_is_loud`")):
+        if was not in page or not list(untested(root, page.replace(was, then), words)):
+            bad.append(f"the checker misses: {then}")
     planted = ["enum { TRY_MS = 20 };", "\tpoll(&p, 1, 20);", "static const uint64_t FRESH_NS = 5;", "#define X_NS 20000000u",
                "until = coll_clock_ns() + 2000000000u;", "nap_ms(200);"]
     bad += [f"the checker misses: {line}" for line in planted if not strays(line)]

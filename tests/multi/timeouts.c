@@ -140,7 +140,7 @@ static void anybody(coll_comm *comm, int rank, void *arg)
 	CHECK(coll_recv_tag(&x, 1, COLL_I32, COLL_ANY_SOURCE, 1, comm, NULL) == COLL_ERR_PEER_DEAD);
 	CHECK(strstr(coll_last_error(comm)->message, "no rank is left that could send this message"), "%s",
 	      coll_last_error(comm)->message);
-	CHECK(coll_last_error(comm)->elapsed_s < 3, "%g s", coll_last_error(comm)->elapsed_s);
+	CHECK(coll_last_error(comm)->elapsed_s < 2, "%g s", coll_last_error(comm)->elapsed_s);
 }
 
 TEST(timeouts, any_source)
