@@ -18,6 +18,7 @@
 #include "call/begin.h"
 #include "call/blocking.h"
 #include "call/wait.h"
+#include "context/yield.h"
 #include "core/error.h"
 #include "engine/run.h"
 #include "inflight/async.h"
@@ -305,37 +306,60 @@ later:
 
 /* ---- Any intranode operation ---- */
 
-/* Yields read the clock themselves, and each may last as long as other processes compute: this wait counts. */
-static __attribute__((noinline)) void begin_count(struct coll_comm *comm, const struct coll_fastpath *q,
-                                                  const struct coll_intra_state *state)
+/* This call has read the clock, for a yield took long: it counts, for who is waited for now. */
+static __attribute__((noinline, cold)) void begin_count(struct coll_comm *comm, const struct coll_fastpath *q,
+                                                        const struct coll_intra_state *state,
+                                                        const struct coll_yields *y, uint64_t now_ns)
 {
+	const uint64_t ns = coll_context_ticks_ns(comm->ctx, y->last - y->began, now_ns);
 	struct coll_run_where where = {.peer = -1};
 
 	q->job.intra->where(q->job.intra->arg, &q->job, state, &where);
-	coll_waits_look(comm->waits, true, false, coll_clock_ns(), where.peer == comm->rank ? -1 : where.peer);
+	coll_waits_look(comm->waits, true, false, now_ns - ns, where.peer == comm->rank ? -1 : where.peer);
 }
 
-/* The message is about to arrive. Poll if each rank has a core of its own; else yield, because the
- * awaited rank may need this core. Yield only a few times: if all ranks of one core wait for a rank
- * of another core, yields only pass that core around. The engine's polls are slower. */
+/* Where ranks share cores: yield, because the awaited rank may need this core. Yield only a few times: if all ranks of
+ * one core wait for a rank of another core, yields only pass that core around. The engine's polls are slower. */
+static coll_status yield_on(struct coll_comm *comm, struct coll_fastpath *q, struct coll_intra_state *state)
+{
+	struct coll_context *ctx = comm->ctx;
+	coll_status st = COLL_AGAIN;
+	struct coll_yields y;
+	uint64_t now_ns;
+
+	coll_yields_begin(ctx, &y);
+	for (int left = YIELDS; left > 0 && st == COLL_AGAIN; left--) {
+		enum coll_yielded yielded;
+
+		if (coll_async_needs_callers(ctx->async) || atomic_load_explicit(&ctx->crowd.now, memory_order_relaxed))
+			break;
+		yielded = coll_yields_go_on(ctx, &y, &now_ns);
+		if (unlikely(yielded == COLL_YIELDED_IN_VAIN))
+			break;
+		if (unlikely(yielded == COLL_YIELDED_LONG))
+			begin_count(comm, q, state, &y, now_ns);
+		st = q->job.intra->poll(q->job.intra->arg, &q->job, state);
+	}
+	if (unlikely(y.took_long) && st != COLL_AGAIN)
+		coll_waits_end(comm->waits, true);
+	return st;
+}
+
+/* The message is about to arrive. Poll if each rank has a core of its own. */
 static inline coll_status look_on(struct coll_comm *comm, struct coll_fastpath *q, struct coll_intra_state *state)
 {
 	const bool crowded =
 	        comm->ctx->dedicated_cores && atomic_load_explicit(&comm->ctx->crowd.now, memory_order_relaxed);
-	const bool alone = crowded || coll_context_spins(comm->ctx);
 	coll_status st = COLL_AGAIN;
 
-	if (!alone)
-		begin_count(comm, q, state);
-	for (int left = crowded ? LOOKS_IN_CROWD : alone ? LOOKS : YIELDS; left > 0 && st == COLL_AGAIN; left--) {
-		if (coll_async_needs_callers(comm->ctx->async) || (!alone && !coll_context_yield(comm->ctx)))
+	if (!crowded && !coll_context_spins(comm->ctx))
+		return yield_on(comm, q, state);
+	for (int left = crowded ? LOOKS_IN_CROWD : LOOKS; left > 0 && st == COLL_AGAIN; left--) {
+		if (coll_async_needs_callers(comm->ctx->async))
 			break;
-		if (alone)
-			coll_cpu_relax();
+		coll_cpu_relax();
 		st = q->job.intra->poll(q->job.intra->arg, &q->job, state);
 	}
-	if (!alone && st != COLL_AGAIN)
-		coll_waits_end(comm->waits, true);
 	return st;
 }
 

@@ -25,6 +25,7 @@
 #include "base/delay.h"
 #include "context/context.h"
 #include "context/crowd.h"
+#include "context/yield.h"
 #include "net/net.h"
 
 /* A clock read costs as much as a few looks. A yield takes as long as several looks. */
@@ -120,23 +121,13 @@ static void wake_others(struct coll_sleepers *s, const struct coll_sleeper *me)
 	pthread_mutex_unlock(&s->lock);
 }
 
-/* A yield is free among ranks that wait for one another. It costs a time slice for each thread that
- * computes. With three such threads on a core, eight yields took 100 ms; a wake-up takes one slice. */
 bool coll_context_yield(struct coll_context *ctx)
 {
 	const uint64_t before = coll_clock_ns();
-	uint64_t now;
 
 	if (atomic_load_explicit(&ctx->crowd.now, memory_order_relaxed) && !coll_crowd_is_over(ctx, before))
 		return false;
-	atomic_fetch_add_explicit(&ctx->yields, 1, memory_order_relaxed);
-	coll_net->yield();
-	now = coll_clock_ns();
-	/* So long, for each other rank of the core: a thread computes there, and will go on. */
-	if (now - before < COLL_DELAY_NS(YIELD_SLICE) * ctx->core_sharers)
-		return true;
-	coll_crowd_held_up(ctx, now, now - before);
-	return false;
+	return coll_yield_by_clock(ctx, before);
 }
 
 /* In a crowd the others may be on cores at this moment, so there is a short look before a sleep; longer where there are
