@@ -36,6 +36,7 @@ struct coll_slow {
 	/* Those who are asked, since asked_ns; 0: nobody is. */
 	int peers[COLL_SLOW_PEERS], npeers;
 	uint64_t asked_ns, warned_ns;
+	struct coll_slow_streak streak;
 	pthread_mutex_t lock;
 	struct coll_slow_facts told; /* lock: what others are told */
 };
@@ -280,9 +281,13 @@ static void warn_of_link(struct coll_slow *s, int process, uint32_t kb, uint64_t
 static void judge(struct coll_slow *s, const struct coll_slow_facts *others, int n, uint64_t now)
 {
 	struct coll_slow_facts *f = &s->facts;
+	const bool of_two = s->npeers == 1;
 	int slow = 0;
+	bool stays;
 
 	f->behind_ms = n > 0 ? coll_slow_behind(f, others, n) : 0;
+	stays = coll_slow_stays(&s->streak, of_two, f->behind_ms, n == 1 ? others[0].behind_ms : 0, now,
+	                        COLL_DELAY_NS(SLOW_AGAIN));
 	f->median_kb = coll_slow_median(f, others, n);
 	while (slow < COLL_SLOW_LINKS && f->slow[slow].process >= 0 &&
 	       coll_slow_is_far_below(f->slow[slow].kb, f->median_kb))
@@ -294,7 +299,7 @@ static void judge(struct coll_slow *s, const struct coll_slow_facts *others, int
 	pthread_mutex_unlock(&s->lock);
 	if (s->ctx->settings.warn_ms == 0)
 		return;
-	if (f->behind_ms)
+	if (stays)
 		warn_of_rank(s, now);
 	for (int i = 0; i < slow; i++)
 		warn_of_link(s, f->slow[i].process, f->slow[i].kb, now);

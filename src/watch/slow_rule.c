@@ -54,6 +54,19 @@ uint32_t coll_slow_behind(const struct coll_slow_facts *own, const struct coll_s
 	return own->half_ms[0] > 0 && first > 0 && second > 0 ? first + second : 0;
 }
 
+bool coll_slow_stays(struct coll_slow_streak *k, bool of_two, uint32_t behind_ms, uint32_t other_ms, uint64_t now_ns,
+                     uint64_t again_ns)
+{
+	k->own = behind_ms > 0 ? k->own + 1 : 0;
+	k->other = of_two && other_ms > 0 ? k->other + 1 : 0;
+	if (k->other >= COLL_SLOW_STAYS)
+		k->other_at_ns = now_ns;
+	if (!of_two)
+		return k->own > 0;
+	return k->own >= COLL_SLOW_STAYS && k->other == 0 &&
+	       (k->other_at_ns == 0 || now_ns - k->other_at_ns >= again_ns);
+}
+
 uint32_t coll_slow_median(const struct coll_slow_facts *own, const struct coll_slow_facts *others, int n)
 {
 	uint32_t kb[COLL_SLOW_PEERS + 1];

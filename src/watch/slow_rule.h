@@ -21,12 +21,26 @@ enum {
 	COLL_SLOW_PEERS = 8,
 	COLL_SLOW_PART = 10, /* others have waited at least a tenth of the time longer */
 	COLL_SLOW_MORE = 2,  /* and at least longer by half of what it has waited itself */
-	COLL_SLOW_RATE = 4   /* a link has at most a fourth of the usual rate */
+	COLL_SLOW_RATE = 4,  /* a link has at most a fourth of the usual rate */
+	COLL_SLOW_STAYS = 4  /* of two ranks: so many looks in a row say so before one is warned of */
 };
 
 /* others: what n peers say, at most COLL_SLOW_PEERS; those whose waits cannot be for this process count as not waiting
  * at all (`comm` 0). What others have waited longer than this process, ms; 0: it is not behind. */
 uint32_t coll_slow_behind(const struct coll_slow_facts *own, const struct coll_slow_facts *others, int n);
+
+/* Looks in a row. */
+struct coll_slow_streak {
+	int own, other;       /* that say that this process, or its only peer, is behind */
+	uint64_t other_at_ns; /* when the peer has been named, or would have been; 0: never */
+};
+
+/* A look has found that this process is behind by behind_ms, and the only peer of two says the same of itself by
+ * other_ms (not of_two: nobody is asked alone). Whether to warn of this process. With two ranks each is the median of
+ * the other's peers: on a machine that others use, too, now one waits longer and now the other. So one is warned of
+ * only if it stays behind, and not while the other was within again_ns. */
+bool coll_slow_stays(struct coll_slow_streak *k, bool of_two, uint32_t behind_ms, uint32_t other_ms, uint64_t now_ns,
+                     uint64_t again_ns);
 
 /* The usual rate of links in the job, kB/s; 0: too little is known. */
 uint32_t coll_slow_median(const struct coll_slow_facts *own, const struct coll_slow_facts *others, int n);

@@ -104,6 +104,37 @@ TEST(slow_rule, waits_on_communicators_of_others_do_not_count)
 	CHECK(behind(6) == 0, "too early: %x", behind(6));
 }
 
+/* As on a machine that others use, too: now one of two waits longer, now the other. */
+TEST(slow_rule, of_two_ranks_only_who_stays_behind_is_warned_of)
+{
+	const uint64_t again = 600, look = 2;
+	struct coll_slow_streak k = {0};
+	uint64_t now = 0;
+	int warned = 0;
+
+	for (int i = 0; i < 40; i++) {
+		const bool own = i / 3 % 2 == 0;
+
+		warned += coll_slow_stays(&k, true, own ? 900 : 0, own ? 0 : 900, now += look, again);
+	}
+	CHECK(warned == 0, "%d warnings in turns", warned);
+	for (int i = 0; i < 10; i++)
+		warned += coll_slow_stays(&k, true, 900, 900, now += look, again);
+	CHECK(warned == 0, "%d warnings of both", warned);
+	k = (struct coll_slow_streak){0};
+	for (int i = 1; i <= COLL_SLOW_STAYS; i++)
+		CHECK(coll_slow_stays(&k, true, 900, 0, now += look, again) == (i == COLL_SLOW_STAYS), "look %d", i);
+	k = (struct coll_slow_streak){0};
+	for (int i = 0; i < COLL_SLOW_STAYS; i++)
+		CHECK(!coll_slow_stays(&k, true, 0, 900, now += look, again));
+	for (int i = 0; i < 20; i++)
+		CHECK(!coll_slow_stays(&k, true, 900, 0, now += look, again), "the other was warned of, look %d", i);
+	CHECK(coll_slow_stays(&k, true, 900, 0, now += again, again), "long ago");
+	k = (struct coll_slow_streak){0};
+	CHECK(coll_slow_stays(&k, false, 900, 0, now, again), "of more ranks, at once");
+	CHECK(!coll_slow_stays(&k, false, 0, 0, now, again));
+}
+
 /* One host of four is slow: half of all links. Its own ranks see slow links only, the others know better. */
 TEST(slow_rule, links_of_one_host_of_four)
 {
