@@ -1,9 +1,13 @@
-"""coll.torch beside Gloo, by turns in one run. usage: collrun -n 2 python bench/torch_ddp.py [ROUNDS]
+"""coll.torch beside Gloo, by turns in one run. usage: collrun -n 2 python bench/torch_ddp.py [ROUNDS] [--busy N] [--step]
 
 Prints medians: dist.all_reduce of 4 floats in a group of one rank beside a group that does nothing; the same of two ranks, free and
-with each rank on a core of its own; 25 MiB; a step of DDP with 12 layers Linear(512), beside the same step without DDP.
+with each rank on a core of its own; 25 MiB; steps of DDP with 12 layers Linear(512) and with a transformer of 10.7 M parameters, beside
+the same steps without DDP. --busy: N processes compute meanwhile. --step: the transformer alone, in blocks of a second, for
+./run bench cores.
 """
 
+import argparse
+import math
 import os
 import statistics
 import sys
@@ -14,6 +18,9 @@ import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
 import coll.torch
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "peers"))
+from run import Busy  # noqa: E402
 
 
 class Empty(dist.ProcessGroup):
@@ -38,7 +45,7 @@ def timed(call, count):
 
 
 def by_turns(calls, count, rounds):
-    """Medians in microseconds of calls that all ranks make, interleaved."""
+    """Seconds of calls that all ranks make, interleaved, in each round."""
     times = {name: [] for name in calls}
     for call in calls.values():
         call()
@@ -46,10 +53,15 @@ def by_turns(calls, count, rounds):
         for name, call in calls.items():
             dist.barrier()
             times[name].append(timed(call, count))
+    return times
+
+
+def medians_us(times):
     return {name: statistics.median(t) * 1e6 for name, t in times.items()}
 
 
-def report(what, medians, better=None):
+def report(what, times, better=None):
+    medians = medians_us(times)
     line = ", ".join(f"{name} {us:.1f} us" if us < 1000 else f"{name} {us / 1000:.2f} ms" for name, us in medians.items())
     if better:
         line += f": {medians[better[1]] / medians[better[0]]:.2f} times as fast as {better[1]}"
@@ -62,14 +74,79 @@ def step(model, x):
     model(x).sum().backward()
 
 
+class Transformer(torch.nn.Module):
+    """10.7 million parameters: 43 MB of gradients."""
+
+    WORDS, WIDTH, HEADS, LAYERS = 256, 384, 6, 6
+
+    def __init__(self):
+        super().__init__()
+        self.embedding = torch.nn.Embedding(self.WORDS, self.WIDTH)
+        self.layers = torch.nn.ModuleList(torch.nn.TransformerEncoderLayer(self.WIDTH, self.HEADS, 4 * self.WIDTH, 0.0, batch_first=True)
+                                          for _ in range(self.LAYERS))
+        self.head = torch.nn.Linear(self.WIDTH, self.WORDS)
+
+    def forward(self, words):
+        x = self.embedding(words)
+        for layer in self.layers:
+            x = layer(x)
+        return self.head(x)
+
+
+def steps(make, batch, groups):
+    """A step of the model without DDP, and with it over each group, all from the same weights."""
+    plain = make()
+    models = {"no DDP": plain}
+    for name, group in groups.items():
+        copy = make()
+        copy.load_state_dict(plain.state_dict())
+        models[name] = DistributedDataParallel(copy, process_group=group)
+    return {name: lambda m=m: step(m, batch) for name, m in models.items()}
+
+
+def transformer(groups):
+    torch.manual_seed(1)
+    return steps(Transformer, torch.randint(Transformer.WORDS, (2, 48)), groups)
+
+
+def transformer_alone(groups, rounds, block_s=1.0):
+    """Lines for bench/peers/cores.py."""
+    calls = transformer(groups)
+    for call in calls.values():
+        call()
+    count = torch.tensor([math.ceil(block_s / timed(calls["no DDP"], 2))])
+    dist.broadcast(count, 0)
+    times = by_turns(calls, int(count), rounds)
+    if dist.get_rank() == 0:
+        for name, seconds in times.items():
+            print(f"{'ours' if name == 'coll' else name} seconds: " + " ".join(f"{s:.5g}" for s in seconds), flush=True)
+
+
 def main():
-    rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 15
+    parser = argparse.ArgumentParser()
+    parser.add_argument("rounds", nargs="?", type=int, default=15)
+    parser.add_argument("--busy", type=int, default=0)
+    parser.add_argument("--step", action="store_true")
+    args = parser.parse_args()
+    busy = Busy(args.busy if os.environ.get("COLL_RANK", "0") == "0" else 0)
+    try:
+        measure(args.rounds, args.step)
+    finally:
+        busy.close()
+
+
+def measure(rounds, step_alone):
     torch.set_num_threads(1)
     cores = sorted(os.sched_getaffinity(0))
     dist.Backend.register_backend("empty", lambda store, rank, size, timeout: Empty(rank, size), devices=["cpu"])
     dist.init_process_group("coll")
     rank, size = dist.get_rank(), dist.get_world_size()
     ours, gloo = dist.group.WORLD, dist.new_group(backend="gloo")
+    both = {"coll": ours, "gloo": gloo}
+    if step_alone:
+        transformer_alone(both, rounds)
+        dist.destroy_process_group()
+        return
     alone = [dist.new_group([r], backend="coll") for r in range(size)][rank]
     empty = [dist.new_group([r], backend="empty") for r in range(size)][rank]
     x = torch.ones(4)
@@ -92,16 +169,9 @@ def main():
     report("25 MiB", by_turns({"coll": lambda: dist.all_reduce(big, group=ours),
                                "gloo": lambda: dist.all_reduce(big, group=gloo)}, 2, rounds), ("coll", "gloo"))
     torch.manual_seed(0)
-    layers = [torch.nn.Linear(512, 512) for _ in range(12)]
-    plain = torch.nn.Sequential(*layers)
-    models = {"no DDP": plain}
-    for name, group in (("coll", ours), ("gloo", gloo)):
-        copy = torch.nn.Sequential(*[torch.nn.Linear(512, 512) for _ in range(12)])
-        copy.load_state_dict(plain.state_dict())
-        models[name] = DistributedDataParallel(copy, process_group=group)
-    batch = torch.randn(64, 512)
-    report("DDP step, 12 x Linear(512)", by_turns({name: lambda m=m: step(m, batch) for name, m in models.items()}, 5, rounds),
-           ("coll", "gloo"))
+    linear = steps(lambda: torch.nn.Sequential(*[torch.nn.Linear(512, 512) for _ in range(12)]), torch.randn(64, 512), both)
+    report("DDP step, 12 x Linear(512)", by_turns(linear, 5, rounds), ("coll", "gloo"))
+    report("DDP step, transformer of 10.7 M", by_turns(transformer(both), 2, rounds), ("coll", "gloo"))
     dist.destroy_process_group()
 
 

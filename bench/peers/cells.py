@@ -10,6 +10,7 @@ import re
 import statistics
 
 KINDS = ("all_reduce", "broadcast", "reduce_scatter", "all_gather", "all_to_all", "barrier")
+MESSAGES = ("send_recv",)  # by name only
 PEERS = ("before", "openmpi", "mpich", "gloo", "torch")
 KEY = ("transport", "cc", "ranks", "kind", "bytes", "place", "cold", "busy")
 RUN = ("machine", "commit", "date", "load", "versions", "missing")
@@ -73,7 +74,7 @@ def merge(documents):
         runs += d["runs"]
         for c in d["cells"]:
             cells[key(c)] = dict(c)
-    order = {k: i for i, k in enumerate(KINDS)}
+    order = {k: i for i, k in enumerate(KINDS + MESSAGES)}
     out = sorted(cells.values(), key=lambda c: (c["transport"], str(c["cc"]), c["ranks"], order.get(c["kind"], 99), c["place"],
                                                 bool(c["cold"]), c.get("busy", 0), beside(c), c["bytes"]))
     return {"runs": runs, "cells": out}

@@ -170,6 +170,7 @@ static float pattern_out(const struct bench_job *j, size_t i)
 	case BENCH_ALL_GATHER: return pattern((int)block, in_block);
 	case BENCH_ALL_TO_ALL: return pattern((int)block, (size_t)j->rank * j->count + in_block);
 	case BENCH_REDUCE: return pattern_sum(j->size, i);
+	case BENCH_SEND_RECV: return pattern(j->rank ^ 1, i);
 	default: return 0;
 	}
 }
@@ -201,7 +202,8 @@ static bool right_mark(const struct bench_job *j, unsigned call)
 		sum += mark(r, call);
 	for (int k = 0; k < 5 && n; k++) {
 		const size_t i = (n - 1) * (size_t)k / 4, block = i / j->count;
-		const float want = j->kind == BENCH_BROADCAST                                   ? mark(j->root, call)
+		const float want = j->kind == BENCH_BROADCAST   ? mark(j->root, call)
+		                   : j->kind == BENCH_SEND_RECV ? mark(j->rank ^ 1, call)
 		                   : j->kind == BENCH_ALL_GATHER || j->kind == BENCH_ALL_TO_ALL ? mark((int)block, call)
 		                                                                                : sum;
 
@@ -291,7 +293,7 @@ static void use(int set)
 static int kind_named(const char *name)
 {
 	static const char *const names[BENCH_KINDS] = {"all_reduce", "broadcast", "reduce_scatter", "all_gather",
-	                                               "all_to_all", "barrier",   "reduce"};
+	                                               "all_to_all", "barrier",   "reduce",         "send_recv"};
 
 	for (int k = 0; k < BENCH_KINDS; k++)
 		if (strcmp(names[k], name) == 0)
@@ -324,6 +326,10 @@ static void prepare(const char *line)
 	j->count = bytes / sizeof(float) / blocks;
 	if (j->kind != BENCH_BARRIER && j->count * sizeof(float) * blocks != bytes) {
 		answer("none: %zu bytes are not whole blocks", bytes);
+		return;
+	}
+	if (j->kind == BENCH_SEND_RECV && j->size % 2) {
+		answer("none: an odd number of ranks are not all in pairs");
 		return;
 	}
 	if (j->own_memory && !bench_library.alloc) {

@@ -25,6 +25,7 @@ enum bench_kind {
 	BENCH_ALL_TO_ALL,
 	BENCH_BARRIER,
 	BENCH_REDUCE,
+	BENCH_SEND_RECV, /* ranks 2k and 2k + 1: there, then back, each in one message */
 	BENCH_KINDS
 };
 

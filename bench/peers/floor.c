@@ -519,9 +519,10 @@ static int begin(int *argc, char ***argv, int *rank, int *size, char *text, size
 static bench_call *find(const struct bench_job *j)
 {
 	if (me.line)
-		return me.size == 2 && j->bytes <= LINE && j->kind != BENCH_BROADCAST ? me.tcp ? hand_wire : hand_line
-		                                                                      : NULL;
-	if (j->kind == BENCH_REDUCE || (j->kind == BENCH_BROADCAST && !j->in_place) ||
+		return me.size == 2 && j->bytes <= LINE && j->kind != BENCH_BROADCAST && j->kind != BENCH_SEND_RECV
+		               ? me.tcp ? hand_wire : hand_line
+		               : NULL;
+	if (j->kind == BENCH_REDUCE || j->kind == BENCH_SEND_RECV || (j->kind == BENCH_BROADCAST && !j->in_place) ||
 	    (j->kind == BENCH_ALL_TO_ALL && j->in_place))
 		return NULL;
 	if (me.tcp)

@@ -67,15 +67,30 @@ static int reduce(const struct bench_job *j)
 	                  MPI_COMM_WORLD);
 }
 
+static int send(const struct bench_job *j)
+{
+	return MPI_Send(j->in, (int)j->count, MPI_FLOAT, j->rank ^ 1, 0, MPI_COMM_WORLD);
+}
+
+static int recv(const struct bench_job *j)
+{
+	return MPI_Recv(j->out, (int)j->count, MPI_FLOAT, j->rank ^ 1, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+}
+
+static int send_recv(const struct bench_job *j)
+{
+	const int first = j->rank % 2 ? recv(j) : send(j);
+
+	return first != 0 ? first : j->rank % 2 ? send(j) : recv(j);
+}
+
 static bench_call *find(const struct bench_job *j)
 {
 	static bench_call *const calls[BENCH_KINDS] = {all_reduce, broadcast, reduce_scatter, all_gather,
-	                                               all_to_all, barrier,   reduce};
+	                                               all_to_all, barrier,   reduce,         send_recv};
+	const bool apart = j->kind == BENCH_ALL_TO_ALL || j->kind == BENCH_REDUCE || j->kind == BENCH_SEND_RECV;
 
-	return ((j->kind == BENCH_ALL_TO_ALL || j->kind == BENCH_REDUCE) && j->in_place) ||
-	                       (j->kind == BENCH_BROADCAST && !j->in_place)
-	               ? NULL
-	               : calls[j->kind];
+	return (apart && j->in_place) || (j->kind == BENCH_BROADCAST && !j->in_place) ? NULL : calls[j->kind];
 }
 
 /* In place, the own block of an all-gather is where it belongs; a reduce-scatter leaves its result at the start. */

@@ -58,12 +58,29 @@ static int reduce(const struct bench_job *j)
 	return (int)coll_reduce(j->in, j->out, j->count, COLL_F32, COLL_SUM, j->root, comm, NULL);
 }
 
+static int send(const struct bench_job *j)
+{
+	return (int)coll_send(j->in, j->count, COLL_F32, j->rank ^ 1, comm, NULL);
+}
+
+static int recv(const struct bench_job *j)
+{
+	return (int)coll_recv(j->out, j->count, COLL_F32, j->rank ^ 1, comm, NULL);
+}
+
+static int send_recv(const struct bench_job *j)
+{
+	const int first = j->rank % 2 ? recv(j) : send(j);
+
+	return first != 0 ? first : j->rank % 2 ? send(j) : recv(j);
+}
+
 static bench_call *find(const struct bench_job *j)
 {
 	static bench_call *const calls[BENCH_KINDS] = {all_reduce, broadcast, reduce_scatter, all_gather,
-	                                               all_to_all, barrier,   reduce};
+	                                               all_to_all, barrier,   reduce,         send_recv};
 
-	return j->kind == BENCH_ALL_TO_ALL && j->in_place ? NULL : calls[j->kind];
+	return (j->kind == BENCH_ALL_TO_ALL || j->kind == BENCH_SEND_RECV) && j->in_place ? NULL : calls[j->kind];
 }
 
 static void place(const struct bench_job *j, size_t *in_at, size_t *out_at)

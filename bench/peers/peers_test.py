@@ -13,6 +13,7 @@ import xml.dom.minidom
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import cells  # noqa: E402
+import cores  # noqa: E402
 import devices  # noqa: E402
 import verdict  # noqa: E402
 import plot  # noqa: E402
@@ -160,6 +161,33 @@ def test_plan_has_what_was_asked():
     raises(SystemExit, run.plan, run.options(["--coll", "all_produce"]))
 
 
+def busy_cell(kind, size, busy, ours, gloo, cpu=(1.0, 2.0), openmpi=None):
+    seconds = {"ours": [ours] * 3, "gloo": [gloo] * 3, **({"openmpi": [openmpi] * 3} if openmpi else {})}
+    return dict(cores.new_cell(2, busy, kind, size), seconds=seconds,
+                used={n: [[c, 0.5, 0.1]] * 3 for n, c in zip(("ours", "gloo"), cpu)})
+
+
+def test_busy_cores_are_judged_by_the_faster_peer():
+    good = busy_cell("all_reduce", 25 << 20, 4, 0.5, 1.0)
+    same(cores.misses([good]), [])
+    same(cores.beside(good)[2], "gloo")
+    faster = busy_cell("all_reduce", 25 << 20, 4, 0.5, 1.0, openmpi=0.4)
+    same((cores.beside(faster)[2], round(cores.beside(faster)[0][0], 2)), ("openmpi", 1.25))
+    same([m.split(":")[0] for m in cores.misses([faster])], ["2 ranks, 4 busy, all_reduce 25 MiB", "the median of the 1 cells of 64 KiB and more is 1.25, at most 0.8"])
+    same(cores.misses([busy_cell("all_reduce", 4, 4, 1.15, 1.0)]), [])
+    same(len(cores.misses([busy_cell("barrier", 0, 4, 1.25, 1.0)])), 1)
+    same("processor time" in cores.misses([busy_cell("all_reduce", 1 << 20, 2, 0.5, 1.0, cpu=(3.0, 2.0))])[0], True)
+
+
+def test_idle_and_busy_stand_side_by_side():
+    run_ = {"machine": "A processor, 2 cores, Linux 6", "commit": "c", "date": "2026-11-28T01:02:03", "load": [0.1], "blocks": 3,
+            "block_ms": 300, "versions": {"ours": "v"}}
+    d = {"runs": [run_], "cells": [busy_cell("all_reduce", 4, b, 1e-6 * (b + 1), 1e-4) for b in (0, 2, 4)]}
+    same(cores.quoted(d).splitlines()[-1], "| all_reduce 4 B | 1.0 | 100 (Gloo) | 5.0 | 100 (Gloo) |")
+    for what in ("| 2 ranks | idle | 2 busy | 4 busy |", "| all_reduce 4 B | 0.01 | 0.03 | 0.05 |", "Nothing."):
+        same(what in cores.page(d), True)
+
+
 def called(*arguments):
     return subprocess.run([sys.executable, run.HERE + "/run.py", "--build", BUILD, "--peers", "none", "--no-floor", *arguments],
                           capture_output=True, text=True)
@@ -263,7 +291,7 @@ def drive(name, n=2, ctx=CTX, must=("all_reduce",)):
     lib = started(name, n, ctx)
     seen = set()
     try:
-        for kind in cells.KINDS:
+        for kind in cells.KINDS + cells.MESSAGES:
             for size in [0] if kind == "barrier" else [4 * n, 256 * n, 40000 * n]:
                 for place in ("out", "in"):
                     if lib.prepare(kind, size, place):
@@ -279,7 +307,7 @@ def drive(name, n=2, ctx=CTX, must=("all_reduce",)):
 
 
 def test_ours():
-    drive("ours", must=cells.KINDS)
+    drive("ours", must=cells.KINDS + cells.MESSAGES)
 
 
 def test_ours_in_own_buffers():
@@ -308,7 +336,7 @@ def test_line():
 
 
 def test_openmpi():
-    drive("openmpi", must=cells.KINDS)
+    drive("openmpi", must=cells.KINDS + cells.MESSAGES)
 
 
 def test_mpich():
@@ -316,7 +344,7 @@ def test_mpich():
 
 
 def test_gloo():
-    drive("gloo")
+    drive("gloo", must=("all_reduce", "send_recv"))
 
 
 def test_torch():

@@ -98,7 +98,7 @@ def calibrate(lib, how_, seconds):
 def measure(libs, cell, args, say):
     """Fill one cell. Libraries that do not have it are left out; what fails, or is wrong, fails the run."""
     kind, size, place = cell["kind"], cell["bytes"], cell["place"]
-    h = cell["how"] = how(kind, size, cell["ranks"], ranks_of.cores(), cell["busy"])
+    h = cell.setdefault("how", how(kind, size, cell["ranks"], ranks_of.cores(), cell["busy"]))
     sets = 1
     if cell["cold"]:
         sets = max(2, min(64, math.ceil(args.cold_bytes / max(size, 1))))
@@ -271,10 +271,10 @@ def options(argv):
 def plan(args, say=lambda line: None):
     out = []
     for kind in args.coll.split(","):
-        if kind not in cells_of.KINDS:
-            raise SystemExit("no collective '%s'; there are %s" % (kind, ", ".join(cells_of.KINDS)))
+        if kind not in cells_of.KINDS + cells_of.MESSAGES:
+            raise SystemExit("no collective '%s'; there are %s" % (kind, ", ".join(cells_of.KINDS + cells_of.MESSAGES)))
         asked = [0] if kind == "barrier" else args.sizes or sizes(SIZES[args.quick])
-        if kind not in ("all_reduce", "broadcast", "barrier"):
+        if kind not in ("all_reduce", "broadcast", "barrier", *cells_of.MESSAGES):
             odd = [cells_of.size_text(s) for s in asked if s % (4 * args.ranks)]
             if odd:
                 say("%s of %s: left out: no multiple of 4 bytes for each of %d ranks" % (kind, ", ".join(odd), args.ranks))
