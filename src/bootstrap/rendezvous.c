@@ -25,6 +25,10 @@
 #include "base/retransmit.h"
 #include "base/round_trip.h"
 #include "bootstrap/rendezvous_state.h"
+#include "bootstrap/rendezvous_tries.h"
+
+/* Besides children. */
+enum { POLLS_MIN = COLL_RENDEZVOUS_LISTENERS + 1 + RENDEZVOUS_TRIES_MAX + PENDING_MAX };
 
 coll_status rendezvous_open(struct rendezvous *r, const struct coll_rendezvous_point *how, struct coll_error_box *err)
 {
@@ -35,7 +39,7 @@ coll_status rendezvous_open(struct rendezvous *r, const struct coll_rendezvous_p
 	r->culprit = -1;
 	r->listeners = how->listeners;
 	r->pending = calloc(PENDING_MAX, sizeof(*r->pending));
-	r->poll_cap = COLL_RENDEZVOUS_LISTENERS + PENDING_MAX + 1 + FAN_OUT;
+	r->poll_cap = POLLS_MIN + FAN_OUT;
 	r->polls = calloc((size_t)r->poll_cap, sizeof(*r->polls));
 	if (r->pending && r->polls)
 		return COLL_OK;
@@ -269,7 +273,7 @@ static void serve_child(struct rendezvous *r, int i, short revents)
 
 static bool make_polls(struct rendezvous *r)
 {
-	const int need = COLL_RENDEZVOUS_LISTENERS + PENDING_MAX + 1 + r->child_cap;
+	const int need = POLLS_MIN + r->child_cap;
 	struct pollfd *p;
 
 	if (need <= r->poll_cap)
@@ -312,8 +316,8 @@ static void cannot_wait(struct rendezvous *r, int error)
 void rendezvous_step(struct rendezvous *r, struct coll_wire *extra, uint64_t until_ns)
 {
 	const bool deaf = r->closed || r->accept_again_ns > coll_clock_ns();
-	int n = 0, first_pending, first_child;
-	const int pending = r->pending_count, children = r->child_count;
+	int n = 0, first_try, first_pending, first_child;
+	const int pending = r->pending_count, children = r->child_count, tries = r->tries ? r->tries->count : 0;
 	bool signalled;
 
 	if (!make_polls(r)) {
@@ -323,6 +327,9 @@ void rendezvous_step(struct rendezvous *r, struct coll_wire *extra, uint64_t unt
 	for (int i = 0; i < r->listeners.count; i++)
 		r->polls[n++] = (struct pollfd){.fd = deaf ? -1 : r->listeners.fd[i], .events = POLLIN};
 	r->polls[n++] = extra ? poll_of(extra) : (struct pollfd){.fd = -1};
+	first_try = n;
+	for (int i = 0; i < tries; i++)
+		r->polls[n++] = poll_of(&r->tries->wire[i]);
 	first_pending = n;
 	for (int i = 0; i < pending; i++) {
 		r->polls[n++] = poll_of(&r->pending[i]);
@@ -349,6 +356,8 @@ void rendezvous_step(struct rendezvous *r, struct coll_wire *extra, uint64_t unt
 		serve_child(r, i, r->polls[first_child + i].revents);
 	if (extra)
 		coll_wire_pump(extra, r->polls[r->listeners.count].revents);
+	for (int i = 0; i < tries; i++)
+		coll_wire_pump(&r->tries->wire[i], r->polls[first_try + i].revents);
 	for (int i = pending - 1; i >= 0; i--)
 		serve_pending(r, i, r->polls[first_pending + i].revents);
 	for (int i = 0; i < r->listeners.count; i++)

@@ -21,10 +21,10 @@
 #include "base/proof.h"
 #include "bootstrap/bootstrap.h"
 #include "bootstrap/host_id.h"
-#include "bootstrap/meeting_file.h"
 #include "bootstrap/rendezvous.h"
+#include "bootstrap/rendezvous_places.h"
 #include "bootstrap/rendezvous_state.h"
-#include "bootstrap/resolve.h"
+#include "bootstrap/rendezvous_tries.h"
 
 enum phase { SEEK_ROOT, SEEK_PARENT, IN_PLACE, DONE };
 
@@ -32,12 +32,11 @@ struct member {
 	struct rendezvous rendezvous;
 	enum phase phase;
 	struct coll_wire up;
-	bool introduced;         /* on the current wire */
-	bool adopt;              /* the parent cannot be reached */
-	struct coll_places root; /* where it may be */
-	int from_files;          /* so many of these, first, stand in files of a meeting */
-	uint64_t looked_up_ns;
-	uint64_t heard_ns; /* the last frame from above */
+	bool introduced; /* on the current wire */
+	bool adopt;      /* the parent cannot be reached */
+	struct rendezvous_places root;
+	struct rendezvous_tries tries; /* of the root, without an answer, beside `up` */
+	uint64_t heard_ns;             /* the last frame from above */
 	int parent;
 	struct coll_places parents;
 	uint64_t seek_since_ns;
@@ -153,7 +152,7 @@ static int target_count(const struct member *m)
 
 	if (m->phase == SEEK_PARENT)
 		return m->parents.count;
-	return m->root.count * (how->port_count ? how->port_count : 1);
+	return m->root.at.count * (how->port_count ? how->port_count : 1);
 }
 
 static struct coll_address target(const struct member *m, int i)
@@ -163,26 +162,10 @@ static struct coll_address target(const struct member *m, int i)
 
 	if (m->phase == SEEK_PARENT)
 		return m->parents.place[i];
-	a = m->root.place[i % m->root.count];
+	a = m->root.at.place[i % m->root.at.count];
 	if (how->port_count)
-		coll_address_set_port(&a, how->ports[i / m->root.count]);
+		coll_address_set_port(&a, how->ports[i / m->root.at.count]);
 	return a;
-}
-
-/* A name may lead elsewhere by now: the host of rank 0 was replaced while the job starts. What is known stays if the
- * name servers do not answer soon. */
-static void look_up_again(struct member *m)
-{
-	const struct coll_rendezvous_point *how = m->rendezvous.how;
-	const uint64_t now = coll_clock_ns();
-	struct coll_places found;
-	char why[200];
-
-	if (!how->root_host || m->phase != SEEK_ROOT || now < m->looked_up_ns + COLL_DELAY_NS(RESOLVE_AGAIN))
-		return;
-	if (coll_resolve(how->root_host, how->ports[0], now + COLL_DELAY_NS(ROOT_TRY), &found, why, sizeof(why)))
-		m->root = found;
-	m->looked_up_ns = coll_clock_ns();
 }
 
 /* The next try: at once at the next place, after a pause once all have failed. */
@@ -195,7 +178,8 @@ static void schedule(struct member *m)
 	if (++m->target < target_count(m))
 		return;
 	m->target = 0;
-	look_up_again(m);
+	if (m->phase == SEEK_ROOT)
+		rendezvous_places_resolve(&m->root, m->rendezvous.how);
 	m->next_try_ns = now + m->pause_ns / 2 + coll_rng_next(&m->rng) % (m->pause_ns / 2);
 	if (m->pause_ns < COLL_DELAY_NS(ROOT_PAUSE_MAX))
 		m->pause_ns += m->pause_ns / 2;
@@ -204,6 +188,7 @@ static void schedule(struct member *m)
 static void seek(struct member *m, enum phase phase)
 {
 	coll_wire_close(&m->up);
+	rendezvous_tries_close(&m->tries);
 	m->phase = phase;
 	m->introduced = false;
 	m->stranger[0] = '\0';
@@ -212,21 +197,11 @@ static void seek(struct member *m, enum phase phase)
 	m->seek_since_ns = m->next_try_ns = coll_clock_ns();
 }
 
-/* How far the try under way has come, which has no answer. */
-static const char *stage_of(const struct member *m)
-{
-	switch (m->up.state) {
-	case COLL_WIRE_CONNECTING: return "no answer";
-	case COLL_WIRE_OPEN: return "connected and proved the key, then no answer";
-	default: return "connected, then no answer";
-	}
-}
-
 /* No file leads to the root, and nobody is at the name of this try. */
 static bool no_trace(const struct member *m)
 {
-	return target_count(m) == 0 ||
-	       (m->rendezvous.how->meeting && m->phase == SEEK_ROOT && m->target >= m->from_files && !m->up.stranger);
+	return target_count(m) == 0 || (m->rendezvous.how->meeting && m->phase == SEEK_ROOT &&
+	                                m->target >= m->root.from_files && !m->up.stranger);
 }
 
 /* At the place of this try; NULL: the cause that the connection names. */
@@ -264,39 +239,21 @@ static void try_again(struct member *m, const char *why)
 	schedule(m);
 }
 
-/* Somebody else may have had the usual name, and be gone, or no folder is that of rank 0: now and then the folders are
- * read, and the names are tried that the key gives. */
-static void look_for_files(struct member *m)
-{
-	const struct coll_rendezvous_point *how = m->rendezvous.how;
-	const struct coll_meeting_words w = {how->meeting, how->key};
-	const bool thorough = coll_clock_ns() >= m->looked_up_ns + COLL_DELAY_NS(RESOLVE_AGAIN);
-	struct coll_address a;
-
-	m->root.count = 0;
-	coll_meeting_find(&w, thorough, &m->root);
-	m->from_files = m->root.count;
-	for (int i = 0; thorough && how->keyed && i < COLL_MEETING_NAMES; i++) {
-		coll_meeting_named(&w, i, &a);
-		coll_places_add(&m->root, &a);
-	}
-	if (thorough)
-		m->looked_up_ns = coll_clock_ns();
-}
-
 static void try_next(struct member *m)
 {
 	struct coll_address a;
 
 	if (m->rendezvous.how->meeting && m->phase == SEEK_ROOT && m->target == 0)
-		look_for_files(m);
+		rendezvous_places_find(&m->root, m->rendezvous.how);
 	if (target_count(m) == 0) {
 		note_cause(m, NULL);
 		schedule(m);
 		return;
 	}
 	a = target(m, m->target);
-	if (!coll_wire_connect(&m->up, &a, m->rendezvous.how->key))
+	if (rendezvous_tries_has(&m->tries, &a))
+		schedule(m);
+	else if (!coll_wire_connect(&m->up, &a, m->rendezvous.how->key))
 		try_again(m, NULL);
 	else if (!m->rendezvous.how->keyed && coll_unix_foreign(m->up.fd, false))
 		try_again(m, "a process of a user without a number here answers there");
@@ -304,12 +261,42 @@ static void try_next(struct member *m)
 		rendezvous_tune(m->rendezvous.how, m->up.fd);
 }
 
+/* Whether others may be tried beside the try under way, and since when. */
+static uint64_t aside_ns(const struct member *m)
+{
+	const bool may = m->phase == SEEK_ROOT && m->rendezvous.how->port_count > 1 && m->up.state != COLL_WIRE_OPEN &&
+	                 m->tries.count < RENDEZVOUS_TRIES_MAX;
+
+	return may ? m->up.born_ns + COLL_DELAY_NS(ROOT_TRY_NEXT) : UINT64_MAX;
+}
+
+/* It has not answered, and may still. */
+static void put_aside(struct member *m)
+{
+	const struct coll_address a = target(m, m->target);
+
+	note_cause(m, coll_wire_stage(&m->up));
+	rendezvous_tries_add(&m->tries, &m->up, &a, m->target);
+	schedule(m);
+}
+
+/* The root has answered one of those that were put aside: it is the try under way. */
+static void serve_aside(struct member *m)
+{
+	struct coll_wire w;
+
+	rendezvous_tries_sweep(&m->tries, m->stranger, sizeof(m->stranger));
+	if (m->phase != SEEK_ROOT || m->introduced || !rendezvous_tries_proved(&m->tries, &w, &m->target))
+		return;
+	coll_wire_close(&m->up);
+	m->up = w;
+	m->up.born_ns = coll_clock_ns();
+	m->target %= target_count(m); /* its name may have led to more places then */
+}
+
 static uint64_t try_deadline(const struct member *m)
 {
-	if (m->introduced)
-		return m->up.born_ns + COLL_DELAY_NS(RENDEZVOUS_REGISTER);
-	return m->up.born_ns +
-	       (m->rendezvous.how->port_count > 1 ? COLL_DELAY_NS(ROOT_TRY_PORT) : COLL_DELAY_NS(ROOT_TRY));
+	return m->up.born_ns + (m->introduced ? COLL_DELAY_NS(RENDEZVOUS_REGISTER) : COLL_DELAY_NS(ROOT_TRY));
 }
 
 /* ---- What comes from above --------------------------------------------- */
@@ -329,6 +316,7 @@ static void report_notices(struct member *m)
 
 static void settle(struct member *m, int parent)
 {
+	rendezvous_tries_close(&m->tries);
 	m->phase = IN_PLACE;
 	m->parent = parent;
 	report_notices(m);
@@ -437,8 +425,10 @@ static void watch_up(struct member *m)
 		return;
 	if (m->up.state == COLL_WIRE_CLOSED) {
 		try_again(m, NULL);
+	} else if (coll_clock_ns() > aside_ns(m)) {
+		put_aside(m);
 	} else if (coll_clock_ns() > try_deadline(m)) {
-		try_again(m, stage_of(m));
+		try_again(m, coll_wire_stage(&m->up));
 	} else if (m->up.state == COLL_WIRE_OPEN && !m->introduced) {
 		if (!introduce(m))
 			try_again(m, "out of memory");
@@ -513,7 +503,7 @@ static void too_late(struct member *m)
 	char why[sizeof(m->cause) + sizeof(m->stranger) + 16], parent[32];
 
 	if (m->phase != IN_PLACE && m->up.fd >= 0)
-		note_cause(m, stage_of(m));
+		note_cause(m, coll_wire_stage(&m->up));
 	/* A stranger that has gone since is still what most likely explains it. */
 	if (m->stranger[0] && strcmp(m->stranger, m->cause) != 0)
 		snprintf(why, sizeof(why), "%s; before: %s", m->cause, m->stranger);
@@ -543,14 +533,20 @@ static void too_late(struct member *m)
 		                why);
 }
 
+static uint64_t earlier(uint64_t a, uint64_t b)
+{
+	return a < b ? a : b;
+}
+
 static uint64_t wake_ns(const struct member *m)
 {
 	const uint64_t deadline = m->rendezvous.how->deadline_ns;
 	uint64_t t = deadline;
 
 	if (m->phase == SEEK_ROOT || m->phase == SEEK_PARENT)
-		t = m->up.fd < 0 ? m->next_try_ns : try_deadline(m) + 1;
-	return t < deadline ? t : deadline;
+		t = earlier(m->up.fd < 0 ? m->next_try_ns : earlier(try_deadline(m), aside_ns(m)) + 1,
+		            rendezvous_tries_end_ns(&m->tries));
+	return earlier(t, deadline);
 }
 
 static void seek_and_wait(struct member *m)
@@ -566,6 +562,7 @@ static void seek_and_wait(struct member *m)
 			try_next(m);
 		rendezvous_step(&m->rendezvous, m->up.fd >= 0 ? &m->up : NULL, wake_ns(m));
 		serve_up(m);
+		serve_aside(m);
 		watch_up(m);
 	}
 }
@@ -611,8 +608,8 @@ static coll_status member_init(struct member *m, struct coll_error_box *err)
 	coll_bootstrap_host_id(NULL, host, sizeof(host));
 	m->host = coll_hash_bytes(0, host, strlen(host));
 	snprintf(m->cause, sizeof(m->cause), "not tried");
-	m->root = m->rendezvous.how->root;
-	m->looked_up_ns = m->rendezvous.how->meeting ? coll_clock_ns() : 0;
+	m->rendezvous.tries = &m->tries;
+	rendezvous_places_init(&m->root, m->rendezvous.how);
 	seek(m, SEEK_ROOT);
 	listen_for_children(m);
 	return COLL_OK;
@@ -637,6 +634,7 @@ coll_status meet_member(const struct coll_rendezvous_point *how, struct coll_err
 		st = m.rendezvous.status;
 	}
 	coll_wire_close(&m.up);
+	rendezvous_tries_close(&m.tries);
 	coll_rendezvous_unlisten(&m.own);
 	free(m.notices);
 	rendezvous_close(&m.rendezvous);

@@ -61,6 +61,8 @@ struct failure {
 	int32_t rank;
 };
 
+struct rendezvous_tries;
+
 struct child {
 	struct coll_wire wire;
 	int rank;
@@ -80,6 +82,7 @@ struct rendezvous {
 	struct coll_wire *pending; /* PENDING_MAX */
 	int pending_count;
 	char mute[80]; /* the last that proved the key and was closed before it had said which rank it is; "" none */
+	struct rendezvous_tries *tries; /* of a member, or NULL */
 	struct child *children;
 	int child_count, child_cap;
 	struct pollfd *polls;

@@ -3,11 +3,15 @@
  * handshakes, thousands of them, while the last rank is still missing. The job
  * must finish, with the right table.
  */
+#include <errno.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 
+#include "base/clock.h"
 #include "base/hash.h"
+#include "base/proof.h"
 #include "bootstrap/job_test.h"
+#include "bootstrap/rendezvous.h"
 #include "tests/plain.h"
 
 enum { SILENT = 900, JOB_MS = 12000 };
@@ -132,4 +136,87 @@ TEST(strangers, running_out_of_descriptors_is_survived)
 	over_tcp(&j);
 	coll_address_numeric(&door, "127.0.0.1", j.id.root_port);
 	run_with_strangers(&j, &door, 1000);
+}
+
+/* ---- Candidate ports that others hold ------------------------------------------------------ */
+
+enum { HELD = 12, HELD_S = 30 };
+
+static void over_candidate_ports(struct job *j, uint16_t *ports)
+{
+	uint16_t first, last;
+
+	over_tcp(j);
+	j->id.root_port = 0;
+	j->id.root_ports = true;
+	CHECK(coll_random(j->id.job_key, sizeof(j->id.job_key)));
+	j->id.port_seed = j->id.job_key[1];
+	CHECK(coll_port_range(&j->settings, &first, &last, NULL) == COLL_OK);
+	coll_rendezvous_ports(j->id.port_seed, 0, first, last, ports);
+}
+
+/* What has come is read. */
+static bool has_ended(int fd)
+{
+	char bytes[256];
+	ssize_t got;
+
+	do
+		got = recv(fd, bytes, sizeof(bytes), MSG_DONTWAIT);
+	while (got > 0);
+	return got == 0 || (errno != EAGAIN && errno != EINTR);
+}
+
+/* At so many of the listeners a connection is open; *fd: that of each, -1: none. */
+static int open_at(const int *listener, int *fd)
+{
+	int open = 0;
+
+	for (int i = 0; i < HELD; i++) {
+		if (fd[i] >= 0 && has_ended(fd[i])) {
+			close(fd[i]);
+			fd[i] = -1;
+		}
+		if (fd[i] < 0)
+			fd[i] = accept4(listener[i], NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+		open += fd[i] >= 0;
+	}
+	return open;
+}
+
+/* They hold the first ports and say nothing, while rank 0 has not started: the waits of a rank do not add up. */
+TEST(strangers, silent_ports_are_waited_for_at_the_same_time)
+{
+	const uint64_t until_ns = coll_clock_ns() + HELD_S * (uint64_t)1000000000;
+	int listener[HELD], fd[HELD], open = 0, most = 0;
+	uint16_t ports[COLL_RENDEZVOUS_PORTS], real;
+	struct coll_address a;
+	struct job j;
+
+	job_init(&j, 2, gather_200);
+	over_candidate_ports(&j, ports);
+	for (int i = 0; i < HELD; i++) {
+		coll_address_numeric(&a, j.id.root_host, ports[i]);
+		listener[i] = coll_listen_tcp(&a, ports[i], &real);
+		fd[i] = -1;
+		CHECK(listener[i] >= 0);
+	}
+	job_start(&j, 1);
+	while (most < HELD && coll_clock_ns() < until_ns) {
+		open = open_at(listener, fd);
+		most = open > most ? open : most;
+		usleep(1000);
+	}
+	CHECK(most == HELD, "%d of %d", most, HELD);
+	for (int i = 1; i < HELD; i++)
+		close(listener[i]);
+	/* Rank 0 takes the first that is free, and is found. */
+	job_start(&j, 0);
+	job_wait(&j);
+	all_ok(&j);
+	job_free(&j);
+	for (int i = 0; i < HELD; i++)
+		if (fd[i] >= 0)
+			close(fd[i]);
+	close(listener[0]);
 }

@@ -168,6 +168,15 @@ void coll_wire_close(struct coll_wire *w)
 	w->state = COLL_WIRE_CLOSED;
 }
 
+const char *coll_wire_stage(const struct coll_wire *w)
+{
+	switch (w->state) {
+	case COLL_WIRE_CONNECTING: return "no answer";
+	case COLL_WIRE_OPEN: return "connected and proved the key, then no answer";
+	default: return "connected, then no answer";
+	}
+}
+
 void coll_wire_from(const struct coll_wire *w, char text[80])
 {
 	struct coll_address a = {.len = sizeof(a.at)};

@@ -78,6 +78,8 @@ void coll_wire_close(struct coll_wire *w);
 short coll_wire_events(const struct coll_wire *w);
 /* Move bytes as far as they go. Afterwards look at state and frames. */
 void coll_wire_pump(struct coll_wire *w, short revents);
+/* How far one that this end began has come, for messages, if it has no answer. */
+const char *coll_wire_stage(const struct coll_wire *w);
 /* The address of the other end; text stays as it is where that is unknown. */
 void coll_wire_from(const struct coll_wire *w, char text[80]);
 /* Bytes not handed to the kernel yet. */
