@@ -49,6 +49,7 @@ struct sim_thread {
 	bool timed_out;
 	unsigned yields; /* in a row */
 	int locks;
+	uint64_t number;
 	void *values[SIM_KEYS_MAX];
 };
 
@@ -59,7 +60,7 @@ struct event {
 };
 
 static struct {
-	uint64_t now_ns, seed, random;
+	uint64_t now_ns, seed, random, trace, threads_made;
 	uint64_t slice_ns; /* the thread that runs makes way after that */
 	struct sim_thread *threads[THREADS_MAX];
 	int nthreads;
@@ -85,6 +86,17 @@ uint64_t sim_now_ns(void)
 uint64_t sim_seed(void)
 {
 	return m.seed;
+}
+
+void sim_reseed(uint64_t seed)
+{
+	m.seed = seed;
+	m.random = coll_mix64(seed);
+}
+
+uint64_t sim_trace(void)
+{
+	return m.trace;
 }
 
 uint64_t sim_below(uint64_t n)
@@ -199,8 +211,12 @@ static struct sim_thread *choose(void)
 			else if (!t->process->stopped && t->until_ns < next)
 				next = t->until_ns;
 		}
-		if (n > 0)
-			return able[sim_below((uint64_t)n)];
+		if (n > 0) {
+			struct sim_thread *t = able[sim_below((uint64_t)n)];
+
+			m.trace = coll_mix64(m.trace ^ m.now_ns ^ t->number << 48);
+			return t;
+		}
 		if (m.nevents > 0 && m.events[0].ns < next)
 			next = m.events[0].ns;
 		if (next == SIM_NEVER)
@@ -310,6 +326,7 @@ static struct sim_thread *add_thread(struct sim_process *in)
 	if (!t || m.nthreads == THREADS_MAX)
 		abort();
 	t->process = in;
+	t->number = m.threads_made++;
 	m.threads[m.nthreads++] = t;
 	return t;
 }

@@ -20,6 +20,10 @@ uint64_t sim_now_ns(void);
 /* A number below n, from the seed. */
 uint64_t sim_below(uint64_t n);
 uint64_t sim_seed(void);
+/* Begin anew with this seed, before any process is started. */
+void sim_reseed(uint64_t seed);
+/* A hash of who ran when, so far: equal seeds give equal ones. */
+uint64_t sim_trace(void);
 
 /* ---- Threads ---- */
 

@@ -12,6 +12,7 @@
 #include <net/if.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <signal.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,7 +26,7 @@
 enum { FIRST_FD = 1 << 20, FILES_MAX = 1 << 18, BUFFER_BYTES = 128 << 10, HOSTS_MAX = 4096 };
 static const uint64_t US = 1000, MS = 1000000;
 
-enum kind { EVENT, TIMER, EPOLL, SOCKET, LISTENER, STREAM };
+enum kind { EVENT, TIMER, EPOLL, SOCKET, LISTENER, STREAM, PROCESS };
 
 struct watch {
 	struct watch *next;
@@ -45,9 +46,10 @@ struct file {
 	struct sim_process *owner;
 	int fd;
 	uint64_t serial;
-	bool waits;      /* a read waits: not O_NONBLOCK */
-	uint64_t count;  /* EVENT */
-	uint64_t due_ns; /* TIMER; SIM_NEVER: not set */
+	bool waits;             /* a read waits: not O_NONBLOCK */
+	uint64_t count;         /* EVENT */
+	uint64_t due_ns;        /* TIMER; SIM_NEVER: not set */
+	struct sim_process *of; /* PROCESS */
 	struct watch *watches;
 	/* Sockets. */
 	int family;
@@ -55,7 +57,8 @@ struct file {
 	struct file *backlog, *next;     /* LISTENER: accepted next; and the next of these */
 	struct file *peer;
 	bool connecting;
-	uint64_t came_ns; /* on a backlog: since when */
+	unsigned asked_again_s; /* while connecting, 0: not yet */
+	uint64_t came_ns;       /* on a backlog: since when */
 	int error;
 	struct segment *in, **in_end;
 	size_t in_bytes;
@@ -69,7 +72,10 @@ struct file {
 static struct file *files[FILES_MAX];
 static int nfiles;
 static uint64_t serials;
-static bool cut_off[HOSTS_MAX], leaves[HOSTS_MAX];
+static bool cut_off[HOSTS_MAX], leaves[HOSTS_MAX], is_deaf[HOSTS_MAX], is_mute[HOSTS_MAX], is_full[HOSTS_MAX];
+static int side_of[HOSTS_MAX];
+static unsigned calls_left[HOSTS_MAX]; /* of a process, before it dies; 0: it lives on */
+static bool shows_ends;
 static uint16_t next_port = 20000;
 
 /* ---- Descriptors ---- */
@@ -114,14 +120,34 @@ static uint64_t delay_ns(int family)
 
 /* ---- Streams ---- */
 
-bool sim_network_is_cut(const struct sim_process *a, const struct sim_process *b)
+/* What is sent from one host to another does not arrive. */
+static bool is_blocked(int to, int from)
 {
-	return a != b && (cut_off[host_of(a)] || cut_off[host_of(b)]);
+	return to != from &&
+	       (cut_off[to] || cut_off[from] || side_of[to] != side_of[from] || is_deaf[to] || is_mute[from]);
 }
 
-static bool is_held_up(const struct file *a, const struct file *b)
+bool sim_network_is_cut(const struct sim_process *a, const struct sim_process *b)
 {
-	return a->family != AF_UNIX && sim_network_is_cut(a->owner, b->owner);
+	return is_blocked(host_of(a), host_of(b)) || is_blocked(host_of(b), host_of(a));
+}
+
+static bool is_held_up(const struct file *to, const struct file *from)
+{
+	return to->family != AF_UNIX && is_blocked(host_of(to->owner), host_of(from->owner));
+}
+
+/* Whether the process that runs dies in this call. */
+static bool is_last_call(void)
+{
+	unsigned *left = &calls_left[host_of(sim_process_self())];
+
+	return *left > 0 && --*left == 0;
+}
+
+static void die(void)
+{
+	sim_process_end(sim_process_self(), SIGKILL);
 }
 
 static uint64_t arrival(struct file *to, const struct file *from)
@@ -174,7 +200,7 @@ static void end_stream(struct file *f)
 		return;
 	f->peer = NULL;
 	p->peer = NULL;
-	if (is_held_up(f, p)) {
+	if (is_held_up(p, f)) {
 		/* Nobody hears of it: the other kernel gives up. */
 		p->reset_ns = sim_now_ns() + patience_ms(p) * MS;
 		p->reset_error = ETIMEDOUT;
@@ -264,6 +290,7 @@ static uint32_t readiness(const struct file *f)
 	case EVENT: return EPOLLOUT | (f->count > 0 ? EPOLLIN : 0u);
 	case TIMER: return f->due_ns <= sim_now_ns() ? EPOLLIN : 0;
 	case EPOLL: return epoll_readiness(f);
+	case PROCESS: return sim_process_lives(f->of) ? 0 : EPOLLIN;
 	case LISTENER: return f->backlog && f->backlog->came_ns <= sim_now_ns() ? EPOLLIN : 0;
 	case STREAM: return stream_readiness(f);
 	default: return EPOLLOUT | EPOLLHUP;
@@ -376,8 +403,12 @@ static void finish_connect(void *arg)
 	if (!f || !f->connecting)
 		return;
 	host = host_at(&f->address);
-	if (cut_off[host] || cut_off[host_of(f->owner)])
-		return; /* nobody answers, ever */
+	if (is_blocked(host, host_of(f->owner)) || is_blocked(host_of(f->owner), host)) {
+		/* Nobody answers; a kernel asks again after 1, 2, 4 ... seconds. */
+		f->asked_again_s = f->asked_again_s ? 2 * f->asked_again_s : 1;
+		sim_at(sim_now_ns() + f->asked_again_s * 1000 * MS, finish_connect, arg);
+		return;
+	}
 	l = find_listener(&f->address);
 	if (l)
 		establish(f, l);
@@ -391,10 +422,12 @@ static int net_connect(int fd, const struct sockaddr *address, socklen_t len_byt
 
 	memcpy(&f->address, address, len_bytes);
 	f->kind = STREAM;
+	if (is_last_call())
+		die();
 	if (f->family == AF_UNIX) {
 		l = find_listener(&f->address);
-		if (!l) {
-			errno = ECONNREFUSED;
+		if (!l || is_full[host_of(l->owner)]) {
+			errno = l ? EAGAIN : ECONNREFUSED;
 			return -1;
 		}
 		establish(f, l);
@@ -454,9 +487,12 @@ static int net_setsockopt(int fd, int level, int option, const void *value, sock
 static ssize_t net_send(int fd, const void *bytes, size_t len_bytes, int flags)
 {
 	struct file *f = file_of(fd), *p = f->peer;
+	const bool last = is_last_call();
 	struct segment *s;
 
 	(void)flags;
+	if (last && (!p || (len_bytes = sim_below(len_bytes + 1)) == 0))
+		die();
 	if (f->error || f->reset_ns <= sim_now_ns() || (!p && f->family == AF_UNIX)) {
 		errno = f->error ? f->error : f->family == AF_UNIX ? EPIPE : f->reset_error;
 		return -1;
@@ -482,6 +518,8 @@ static ssize_t net_send(int fd, const void *bytes, size_t len_bytes, int flags)
 	p->in_end = &s->next;
 	p->in_bytes += len_bytes;
 	stop_at(s->at_ns);
+	if (last)
+		die();
 	return (ssize_t)len_bytes;
 }
 
@@ -491,10 +529,13 @@ static ssize_t net_recv(int fd, void *bytes, size_t len_bytes, int flags)
 	struct segment *s = first_segment(f);
 	size_t n;
 
-	(void)flags;
+	if (is_last_call())
+		die();
 	if (s) {
 		n = s->len_bytes - s->read_bytes < len_bytes ? s->len_bytes - s->read_bytes : len_bytes;
 		memcpy(bytes, s->bytes + s->read_bytes, n);
+		if (flags & MSG_PEEK)
+			return (ssize_t)n;
 		s->read_bytes += n;
 		f->in_bytes -= n;
 		f->heard_ns = sim_now_ns();
@@ -681,11 +722,20 @@ static int net_eventfd(unsigned value, int flags)
 	return fd;
 }
 
-/* Links alone show deaths here. */
 static int net_process_open(pid_t process)
 {
-	errno = ENOSYS;
-	return -1;
+	struct sim_process *of = sim_process_find(process);
+	struct file *f;
+	int fd;
+
+	if (!shows_ends || !of) {
+		errno = shows_ends ? ESRCH : ENOSYS;
+		return -1;
+	}
+	fd = add_file(PROCESS, &f);
+	if (fd >= 0)
+		f->of = of;
+	return fd;
 }
 
 static int net_timerfd_create(int clock, int flags)
@@ -833,7 +883,7 @@ static void check_cut(void *arg)
 
 		if (!f || f->kind != STREAM || f->family == AF_UNIX || f->connecting || f->error)
 			continue;
-		if (!f->peer || !is_held_up(f, f->peer))
+		if (!f->peer || !sim_network_is_cut(f->owner, f->peer->owner))
 			continue;
 		const struct segment *s = f->peer->in;
 		const uint64_t user = patience_ms(f) * MS;
@@ -855,19 +905,50 @@ static void check_cut(void *arg)
 		sim_at(now + 20 * MS, check_cut, NULL);
 }
 
-void sim_network_cut(struct sim_process *p, bool cut)
+/* What passes and what does not has changed. */
+static void look_at_cuts(void)
 {
-	cut_off[host_of(p)] = cut;
-	if (cut) {
-		sim_at(sim_now_ns() + 20 * MS, check_cut, NULL);
-		return;
-	}
+	sim_at(sim_now_ns() + 20 * MS, check_cut, NULL);
 	for (int i = 0; i < nfiles; i++)
 		for (struct segment *s = files[i] ? files[i]->in : NULL; s; s = s->next)
 			if (s->at_ns == SIM_NEVER && files[i]->peer && !is_held_up(files[i], files[i]->peer)) {
 				s->at_ns = arrival(files[i], files[i]->peer);
 				stop_at(s->at_ns);
 			}
+}
+
+void sim_network_cut(struct sim_process *p, bool cut)
+{
+	cut_off[host_of(p)] = cut;
+	look_at_cuts();
+}
+
+void sim_network_side(struct sim_process *p, int side)
+{
+	side_of[host_of(p)] = side;
+	look_at_cuts();
+}
+
+void sim_network_one_way(struct sim_process *p, bool deaf, bool mute)
+{
+	is_deaf[host_of(p)] = deaf;
+	is_mute[host_of(p)] = mute;
+	look_at_cuts();
+}
+
+void sim_network_full(struct sim_process *p, bool full)
+{
+	is_full[host_of(p)] = full;
+}
+
+void sim_network_dies_within(struct sim_process *p, unsigned calls)
+{
+	calls_left[host_of(p)] = calls;
+}
+
+void sim_network_shows_ends(void)
+{
+	shows_ends = true;
 }
 
 void sim_network_reset(struct sim_process *p)

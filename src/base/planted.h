@@ -62,6 +62,34 @@ enum coll_planted {
 	COLL_PLANTED_DETECT_OTHER_HOST,   /* nor if it was on another host */
 	COLL_PLANTED_DETECT_REPORTED,     /* nor if it is only reported as dead */
 	COLL_PLANTED_DECIDE_END,
+	/* Of src/members/ and what it stands on, for the program coll-faults-planted, which finds those above as well.
+	 */
+	COLL_PLANTED_CHANGE_FIRST,
+	COLL_PLANTED_CHANGE_AT_ONCE = COLL_PLANTED_CHANGE_FIRST, /* answers do not wait until all of the host have the
+	                                                          * words */
+	COLL_PLANTED_CHANGE_AGAIN_GIVEN,  /* who could not take the words now counts as having them */
+	COLL_PLANTED_CHANGE_GIVEN_ONCE,   /* who has had some words gets no others */
+	COLL_PLANTED_CHANGE_FIRST_WORDS,  /* of the words of a process the first ones are kept */
+	COLL_PLANTED_CHANGE_WRONG_OWNER,  /* answers go to who asked first */
+	COLL_PLANTED_CHANGE_LEAVERS,      /* who has destroyed the communicator does not say so */
+	COLL_PLANTED_CHANGE_NO_END,       /* a promise does not end the communicator */
+	COLL_PLANTED_CHANGE_NEEDS_CALL,   /* a voter answers only while its program is in the call */
+	COLL_PLANTED_CHANGE_NEXT_MEMBER,  /* an answer counts as that of the next member */
+	COLL_PLANTED_CHANGE_YES,          /* a refusal counts as an acceptance */
+	COLL_PLANTED_CHANGE_NO_ACCEPTED,  /* a promise does not say what was accepted */
+	COLL_PLANTED_CHANGE_MUTE_DECIDED, /* who has the decision does not answer with it */
+	COLL_PLANTED_CHANGE_FORGETS,      /* a call that ends takes the voter with it */
+	COLL_PLANTED_CHANGE_ONE_NUMBER,   /* the next ballot has the number of the last */
+	COLL_PLANTED_CHANGE_ASKS_ONCE,    /* who does not answer is not asked again */
+	COLL_PLANTED_CHANGE_REPORTED,     /* who is reported as dead counts as ended */
+	COLL_PLANTED_CHANGE_NO_WORDS,     /* last words are not looked at */
+	COLL_PLANTED_CHANGE_FIRST_ONLY,   /* nobody but member 0 begins ballots */
+	COLL_PLANTED_CHANGE_HASTY,        /* who has not answered at once is suspected */
+	COLL_PLANTED_CHANGE_PATIENT,      /* nobody is suspected for silence */
+	COLL_PLANTED_CHANGE_OTHER_VALUE,  /* what is proposed is who lives now, not what was fixed */
+	COLL_PLANTED_CHANGE_UNREAD,       /* words that wait behind an end are not read */
+	COLL_PLANTED_CHANGE_NOT_LEFT,     /* words count as written that were not sent */
+	COLL_PLANTED_CHANGE_END,
 	/* No defect, but what a busy machine does: nothing may be made of it. */
 	COLL_PLANTED_SLOW_JUDGE, /* time passes before a question is answered, and more before the answer is looked at
 	                          */

@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "base/delay.h"
+#include "base/planted.h"
 #include "control/connect.h"
 #include "control/gossip.h"
 #include "control/state.h"
@@ -76,9 +77,9 @@ bool coll_control_has_ended(struct coll_control *c, int peer)
 		if (fd >= 0)
 			coll_net->close(fd);
 	}
-	if (!p->ended || !accept_all(c))
+	if (!p->ended || (!planted(CHANGE_UNREAD) && !accept_all(c)))
 		return false;
-	for (int i = 0; i < c->nlinks; i++)
+	for (int i = 0; i < c->nlinks && !planted(CHANGE_UNREAD); i++)
 		coll_control_take_words(c, c->links[i]);
 	p->words_read = true;
 	return true;

@@ -12,6 +12,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "base/planted.h"
 #include "control/one_host.h"
 #include "control/state.h"
 #include "net/net.h"
@@ -60,7 +61,7 @@ enum coll_words_left coll_control_leave_words(struct coll_control *c, int peer, 
 	m.u.carried.writer = c->rank;
 	memcpy(m.u.carried.bytes, bytes, COLL_CARRIED_BYTES);
 	m.check = proof_of(c, c->rank, peer, &m.u.carried);
-	sent = coll_net->send(fd, &m, sizeof(m), MSG_NOSIGNAL) == (ssize_t)sizeof(m);
+	sent = planted(CHANGE_NOT_LEFT) || coll_net->send(fd, &m, sizeof(m), MSG_NOSIGNAL) == (ssize_t)sizeof(m);
 	coll_net->close(fd);
 	return sent ? COLL_WORDS_WRITTEN : COLL_WORDS_AGAIN;
 }

@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/delay.h"
+#include "base/planted.h"
 #include "control/carry.h"
 #include "control/gossip.h"
 #include "members/changes_state.h"
@@ -99,8 +100,10 @@ static void answer(struct coll_context *ctx, struct coll_change *c, int process,
 	switch (vote) {
 	case COLL_VOTE_PROMISE:
 		m.kind = COLL_CHANGE_PROMISE;
-		m.leaves = is_gone(ctx, c->comm);
+		m.leaves = is_gone(ctx, c->comm) && !planted(CHANGE_LEAVERS);
 		m.words = c->voter.words;
+		if (planted(CHANGE_NO_ACCEPTED))
+			m.words = (struct coll_words){.promised = c->voter.words.promised};
 		break;
 	case COLL_VOTE_ACCEPTED: m.kind = COLL_CHANGE_ACCEPTED; break;
 	case COLL_VOTE_REFUSED:
@@ -124,10 +127,11 @@ static void write_out(struct coll_context *ctx, struct coll_change *c)
 	for (int q = 0; q < ctx->size; q++) {
 		if (q == ctx->rank || c->given[q] || !coll_control_is_here(ctx->control, q))
 			continue;
-		c->given[q] = coll_control_leave_words(ctx->control, q, bytes) != COLL_WORDS_AGAIN;
+		c->given[q] = coll_control_leave_words(ctx->control, q, bytes) != COLL_WORDS_AGAIN ||
+		              planted(CHANGE_AGAIN_GIVEN);
 		all &= c->given[q];
 	}
-	if (all)
+	if (all || planted(CHANGE_AT_ONCE))
 		answer(ctx, c, c->owner, c->voter.words.promised, coll_decide_written(&c->voter));
 }
 
@@ -161,10 +165,12 @@ static void carry_out(struct coll_context *ctx, struct coll_change *c, int proce
 	answer(ctx, c, process, ballot, acts.answer);
 	if (!acts.write)
 		return;
-	c->owner = process;
-	for (int q = 0; q < ctx->size; q++)
+	if (!planted(CHANGE_WRONG_OWNER) || coll_ballot_round(c->voter.words.promised) == 1)
+		c->owner = process;
+	for (int q = 0; q < ctx->size && !planted(CHANGE_GIVEN_ONCE); q++)
 		c->given[q] = false;
-	end_communicator(ctx, c, process);
+	if (!planted(CHANGE_NO_END))
+		end_communicator(ctx, c, process);
 	write_out(ctx, c);
 }
 
@@ -172,25 +178,31 @@ static void to_voter(struct coll_context *ctx, struct coll_change *c, int proces
 {
 	struct coll_change_msg decided = {.kind = COLL_CHANGE_DECIDED, .words.value = c->value};
 
-	if (c->decided)
-		coll_change_send(ctx, process, c, &decided);
-	else if (m->kind == COLL_CHANGE_PREPARE)
+	if (planted(CHANGE_NEEDS_CALL) && !c->proposal)
+		return;
+	if (c->decided) {
+		if (!planted(CHANGE_MUTE_DECIDED))
+			coll_change_send(ctx, process, c, &decided);
+	} else if (m->kind == COLL_CHANGE_PREPARE) {
 		carry_out(ctx, c, process, m->ballot, coll_decide_prepare(&c->voter, m->ballot));
-	else
+	} else {
 		carry_out(ctx, c, process, m->ballot, coll_decide_propose(&c->voter, m->ballot, &m->words.value));
+	}
 }
 
 static void to_proposer(struct coll_change *c, int process, const struct coll_change_msg *m)
 {
 	struct coll_proposal *p = c->proposal;
-	const int member = p ? coll_comm_rank_of(p->comm, process) : -1;
+	int member = p ? coll_comm_rank_of(p->comm, process) : -1;
 
 	if (member < 0)
 		return;
+	if (planted(CHANGE_NEXT_MEMBER))
+		member = (member + 1) % p->comm->size;
 	p->heard[member] = true;
 	if (m->kind == COLL_CHANGE_PROMISE)
 		coll_decide_promised(&p->ballot, member, m->ballot, m->leaves, &m->words);
-	else if (m->kind == COLL_CHANGE_ACCEPTED)
+	else if (m->kind == COLL_CHANGE_ACCEPTED || planted(CHANGE_YES))
 		coll_decide_accepted(&p->ballot, member, m->ballot);
 	else
 		coll_decide_refused(&p->ballot, m->words.promised);
@@ -213,6 +225,8 @@ static void keep_words(struct coll_change *c, int process, const struct coll_wor
 		w->next = c->words;
 		c->words = w;
 	}
+	if (planted(CHANGE_FIRST_WORDS) && w->words.promised)
+		return;
 	if (words->promised > w->words.promised || words->accepted > w->words.accepted)
 		w->words = *words;
 }

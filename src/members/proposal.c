@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/delay.h"
+#include "base/planted.h"
 #include "control/carry.h"
 #include "members/changes.h"
 #include "members/changes_state.h"
@@ -59,6 +60,8 @@ void coll_change_end(struct coll_proposal **out)
 		return;
 	coll_control_lock(p->comm->ctx->control);
 	p->change->proposal = NULL;
+	if (planted(CHANGE_FORGETS) && !p->change->decided)
+		p->change->voter = (struct coll_voter){0};
 	coll_control_unlock(p->comm->ctx->control);
 	free(p);
 }
@@ -78,13 +81,16 @@ static struct coll_words words_of(const struct coll_change *c, int process)
 
 	while (w && w->process != process)
 		w = w->next;
+	if (planted(CHANGE_NO_WORDS))
+		w = NULL;
 	return w ? w->words : (struct coll_words){0};
 }
 
 static void see_members(struct coll_proposal *p, uint64_t now)
 {
 	struct coll_control *control = p->comm->ctx->control;
-	const bool silent = coll_uptime_reaches(&p->silence, now, COLL_DELAY_NS(SUSPECT));
+	const bool silent = (coll_uptime_reaches(&p->silence, now, COLL_DELAY_NS(SUSPECT)) || planted(CHANGE_HASTY)) &&
+	                    !planted(CHANGE_PATIENT);
 
 	for (int r = 0; r < p->comm->size; r++) {
 		const int process = coll_comm_process(p->comm, r);
@@ -94,6 +100,8 @@ static void see_members(struct coll_proposal *p, uint64_t now)
 			f.here = coll_control_is_here(control, process);
 			f.ended = f.words_read = coll_control_has_ended(control, process) && !p->change->words_lost;
 			f.reported = coll_control_is_reported(control, process);
+			if (planted(CHANGE_REPORTED) && f.reported)
+				f.ended = f.words_read = true;
 		}
 		p->member[r].standing = coll_detect_standing(&f);
 		if (p->member[r].standing == COLL_STANDING_ENDED)
@@ -131,6 +139,8 @@ static bool is_my_turn(struct coll_proposal *p, uint64_t now)
 	p->seen = running;
 	if (owner != p->comm->rank && is_reported(p, owner) && p->turn_ns > soon)
 		p->turn_ns = soon;
+	if (planted(CHANGE_FIRST_ONLY) && p->comm->rank > 0)
+		return false;
 	return now >= p->turn_ns;
 }
 
@@ -138,8 +148,10 @@ static void begin_ballot(struct coll_proposal *p)
 {
 	const uint64_t promised = p->change->voter.words.promised;
 	const uint64_t top = promised > p->ballot.above ? promised : p->ballot.above;
+	const uint64_t last = coll_ballot_round(p->ballot.number);
+	const uint64_t round = planted(CHANGE_ONE_NUMBER) && last ? last : coll_ballot_round(top) + 1;
 
-	coll_decide_begin(&p->ballot, coll_ballot_number(coll_ballot_round(top) + 1, p->comm->rank), p->comm->size);
+	coll_decide_begin(&p->ballot, coll_ballot_number(round, p->comm->rank), p->comm->size);
 	memset(p->sent_ns, 0, sizeof(p->sent_ns));
 }
 
@@ -156,9 +168,12 @@ static bool ask(struct coll_proposal *p, uint64_t now)
 
 	if (!prepares)
 		m.words.value = p->ballot.value;
+	for (int r = 0; planted(CHANGE_OTHER_VALUE) && !prepares && r < p->comm->size; r++)
+		if (p->member[r].standing == COLL_STANDING_LIVES)
+			coll_set_add(&m.words.value, r);
 	for (int r = 0; r < p->comm->size; r++) {
 		if ((p->ballot.said[r] & answer) || p->member[r].standing == COLL_STANDING_ENDED ||
-		    (p->sent_ns[r] && now < p->sent_ns[r] + COLL_DELAY_NS(PING)))
+		    (p->sent_ns[r] && (planted(CHANGE_ASKS_ONCE) || now < p->sent_ns[r] + COLL_DELAY_NS(PING))))
 			continue;
 		if (!coll_change_send(p->comm->ctx, coll_comm_process(p->comm, r), p->change, &m))
 			continue;
