@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/delay.h"
 #include "base/hash.h"
 
 static const uint64_t US = 1000, MS = 1000000;
@@ -57,6 +58,16 @@ static void draw_shape(struct plan *p, struct coll_rng *r, int members)
 	p->unreachable_ms = below(r, 2) ? 10000 : 2000 + below(r, 4000);
 }
 
+/* A third for about as long as it takes to suspect somebody: then ballots meet, whose lists differ. */
+static uint64_t some_duration(struct coll_rng *r)
+{
+	switch (below(r, 3)) {
+	case 0: return below(r, GENTLE_MS) * MS;
+	case 1: return (COLL_DELAY_SUSPECT_MS - 200 + below(r, 600)) * MS;
+	default: return below(r, LASTS_MS) * MS;
+	}
+}
+
 static bool lasts(enum plan_kind kind)
 {
 	return kind == PLAN_STOP || (kind >= PLAN_CUT && kind <= PLAN_MUTE) || kind == PLAN_FULL;
@@ -85,10 +96,12 @@ void plan_draw(struct plan *p, uint64_t seed, int members)
 			at -= weight[k];
 		f->kind = (enum plan_kind)k;
 		f->at_ns = some_time(r);
-		f->for_ns = below(r, 3) ? below(r, GENTLE_MS) * MS : below(r, LASTS_MS) * MS;
+		f->for_ns = some_duration(r);
 		f->who = below(r, 10) < 3 ? -1 : (int)below(r, (uint32_t)p->members); /* -1: the lowest that lives */
 		f->arg = 1 + below(r, again == 0 ? 12 : 120);
 		/* While the first ballot runs: two members, of which one is likely to be its owner. */
+		if (below(r, 2) && lasts(f->kind))
+			f->at_ns = below(r, 3000) * US;
 		if (early && i < 3 && (early > 1 || f->kind <= PLAN_DIE_IN)) {
 			f->kind = early > 1 && i < 2 ? PLAN_DIE_IN : f->kind;
 			f->at_ns = below(r, 4000) * US;
