@@ -20,6 +20,7 @@
 #include "ddp_gpt_job.h"
 #include "ddp_gpt_out.h"
 #include "ddp_gpt_text.h"
+#include "ddp_gpt_tokens.h"
 #include "gpt/blas.h"
 #include "gpt/checkpoint.h"
 #include "gpt/formats/crc32c.h"
@@ -197,14 +198,18 @@ static long steps_of_epochs(const struct job *j)
 /* Tokens of the text, all of them if the vocabulary is its own. */
 static int encode(struct job *j, const uint8_t *text, size_t len_bytes)
 {
-	size_t count = len_bytes;
+	long encoded = -1;
+	size_t count;
 
 	if (!j->init_tokenizer)
 		gpt_tokenizer_init(&j->tokenizer, (enum gpt_vocab)j->o.vocab, text, len_bytes);
 	j->tokens = malloc(len_bytes * sizeof(*j->tokens));
 	if (j->tokens)
-		count = gpt_tokenizer_encode(&j->tokenizer, text, len_bytes, j->tokens);
-	if (count < len_bytes && j->rank == 0)
+		encoded = gpt_tokenizer_encode(&j->tokenizer, text, len_bytes, j->tokens);
+	if (job_check_memory(j, encoded >= 0))
+		return -1;
+	count = (size_t)encoded;
+	if (count < len_bytes && j->rank == 0 && !j->tokenizer.bpe)
 		printf("ddp_gpt: %zu bytes of the text are not in the vocabulary of --init and left out\n",
 		       len_bytes - count);
 	if (j->tokenizer.size < 2)
@@ -379,7 +384,7 @@ static void name_unknown(const struct gpt_tokenizer *t, const char *prompt)
 	for (const char *p = prompt; *p; p++) {
 		const uint8_t byte = (uint8_t)*p;
 
-		if (t->token_of[byte] >= 0 || named[byte])
+		if (gpt_tokenizer_knows(t, byte) || named[byte])
 			continue;
 		named[byte] = true;
 		fprintf(stderr, "%s\\x%02x",
@@ -395,7 +400,7 @@ static int print_sample(const struct options *o, struct gpt_model *model, const 
 	                               o->no_cache};
 
 	name_unknown(t, o->prompt);
-	printf("---- sample: %ld bytes, temperature %g, top-k %ld ----\n%s", o->sample_len, o->temperature, o->top_k,
+	printf("---- sample: %ld tokens, temperature %g, top-k %ld ----\n%s", o->sample_len, o->temperature, o->top_k,
 	       o->prompt);
 	if (gpt_generate(model, t, &g, o->prompt, print_byte, NULL)) {
 		fprintf(stderr, "ddp_gpt: no memory for the sample\n");
@@ -446,6 +451,7 @@ static int sample(const struct options *o)
 	                                                             .weights = c.weights});
 	rc = model ? print_sample(o, model, &c.tokenizer) : -1;
 	gpt_model_destroy(&model);
+	gpt_tokenizer_free(&c.tokenizer);
 	free(c.weights);
 	return rc ? 1 : 0;
 }
@@ -486,7 +492,7 @@ static void print_stopped(const struct job *j)
 static int run(struct job *j)
 {
 	if (job_check_same(j, options_signature(&j->o), "the options") || follow_first_rank(j) || job_init_shape(j) ||
-	    job_deal(j) || job_check_arithmetic(j) || job_check_out(j))
+	    job_share_tokenizer(j) || job_deal(j) || job_check_arithmetic(j) || job_check_out(j))
 		return -1;
 	if (prepare_text(j) || prepare_model(j) || share_weights(j) || job_open_out(j) || job_open_metrics(j) ||
 	    job_stop_open(j))
@@ -568,6 +574,8 @@ int main(int argc, char **argv)
 	gpt_blas_start(argv);
 	if (argc == 2 && (strcmp(argv[1], "--version") == 0 || strcmp(argv[1], "-V") == 0))
 		return printf("ddp_gpt %s\n", coll_version_text()) < 0;
+	if (tokens_wanted(argc, argv))
+		return tokens_main(argc, argv);
 	bad_options = options_parse(&j.o, argc, argv) != 0;
 	if (j.o.help && !bad_options) {
 		options_print_help();
@@ -597,6 +605,7 @@ int main(int argc, char **argv)
 	gpt_optim_destroy(&j.optim);
 	gpt_model_destroy(&j.model);
 	free(j.weights); /* leave() has put a copy there, or NULL */
+	gpt_tokenizer_free(&j.tokenizer);
 	free(j.tensors);
 	free(j.lookup);
 	free(j.tokens);

@@ -19,6 +19,7 @@ const struct flag ddp_gpt_flags[] = {
 	{"heads", INTEGER, AT(heads), 1, 1024, "4", "attention heads", MODEL, NULL},
 	{"context", INTEGER, AT(context), 1, 65536, "64", "tokens per sequence", MODEL, NULL},
 	{"vocab", WORD, AT(vocab), 0, 0, "char", "tokens: the distinct bytes of the text, or all 256", MODEL, "char|byte"},
+	{"tokenizer", TEXT, AT(tokenizer), 0, 0, NULL, "byte-level BPE of a file or directory, instead of --vocab", LOCAL, "PATH"},
 	{"vocab-size", INTEGER, AT(vocab_size), 0, 1 << 20, "0", "pad the vocabulary to this; 0: do not", MODEL, NULL},
 	{"dropout", NUMBER, AT(dropout), 0, 0.95, "0", "share of numbers dropped from embeddings and branches", RUN, NULL},
 
@@ -78,7 +79,7 @@ const struct flag ddp_gpt_flags[] = {
 	{NULL, TEXT, 0, 0, 0, NULL, "Sample, printed at the end or by 'ddp_gpt sample'", LOCAL, NULL},
 	{"model", TEXT, AT(model), 0, 0, NULL, "with 'ddp_gpt sample': the directory of the model", LOCAL, "DIR"},
 	{"prompt", TEXT, AT(prompt), 0, 0, "", "text that the sample continues", LOCAL, "TEXT"},
-	{"sample-len", INTEGER, AT(sample_len), 1, 1e6, "400", "bytes in the sample", LOCAL, NULL},
+	{"sample-len", INTEGER, AT(sample_len), 1, 1e6, "400", "tokens in the sample", LOCAL, NULL},
 	{"temperature", NUMBER, AT(temperature), 0, 100, "0.7", "0: always the likeliest", LOCAL, NULL},
 	{"top-k", INTEGER, AT(top_k), 0, 1e6, "40", "draw among the k likeliest; 0: among all", LOCAL, NULL},
 	{"no-sample", SWITCH, AT(no_sample), 0, 0, NULL, "print no sample", LOCAL, NULL},

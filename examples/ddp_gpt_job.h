@@ -45,7 +45,7 @@ struct job {
 	int rank, size;
 
 	struct gpt_tokenizer tokenizer;
-	bool init_tokenizer; /* it is that of --init, and not of the text */
+	bool init_tokenizer; /* it is that of --init or --tokenizer, and not of the text */
 	int32_t *tokens;     /* the whole text */
 	size_t train_count, val_count;
 	uint64_t text_bytes;
@@ -146,6 +146,8 @@ size_t job_val_windows(const struct job *j);
 
 /* ddp_gpt_init.c: the shape, vocabulary and tokenizer of --init, then its weights on rank 0. */
 int job_init_shape(struct job *j);
+/* The tokenizer of --init or --tokenizer, on all ranks. */
+int job_share_tokenizer(struct job *j);
 int job_init_weights(struct job *j);
 
 /* ddp_gpt_stop.c */

@@ -238,6 +238,8 @@ int options_check(struct options *o)
 		return complain(o, "--epochs and --steps: only one of them says when training ends");
 	if (o->run_id && (!*o->run_id || strlen(o->run_id) > 64 || o->run_id[strspn(o->run_id, id_letters)]))
 		return complain(o, "--run-id %s: must be 1 to 64 letters, digits, -, _ or .", o->run_id);
+	if (o->tokenizer && options_given(o, "vocab"))
+		return complain(o, "--tokenizer and --vocab: only one of them says what a token is");
 	if (o->sampling && !o->model)
 		return complain(o, "sample needs --model");
 	return 0;
@@ -313,6 +315,8 @@ void options_print_help(void)
 	       "  ddp_gpt [flags]                 alone\n"
 	       "  collrun -n 2 ddp_gpt [flags]    on two ranks\n"
 	       "  ddp_gpt sample DIR [flags]      text from a trained model\n"
+	       "  ddp_gpt tokenizer train --size N --to FILE TEXT..          learn a vocabulary\n"
+	       "  ddp_gpt tokenize --tokenizer FILE --to FILE.bin TEXT..     a file of tokens\n"
 	       "  ddp_gpt --version               version and commit\n");
 	for (int i = 0; i < ddp_gpt_flag_count; i++)
 		print_flag(&ddp_gpt_flags[i]);

@@ -27,7 +27,8 @@ struct options {
 	const char *init;  /* directory of a model to begin with; NULL: none */
 	const char *out;   /* directory for metrics and weights; NULL: none */
 	long preset;
-	long vocab; /* enum gpt_vocab */
+	const char *tokenizer; /* file or directory; NULL: --vocab counts */
+	long vocab;            /* enum gpt_vocab */
 	long vocab_size;
 	long layers, width, heads, context;
 	long batch;        /* sequences per step, over all ranks */

@@ -165,6 +165,31 @@ def same_bits_on_any_number_of_ranks(folder, data):
     check("other leaves, other bits", other and other[1] != seen[1, 0][0])
 
 
+def byte_pairs(folder, data):
+    """A vocabulary learned here, a model on it, and its directory read again."""
+    path, ids = os.path.join(folder, "tokenizer.json"), os.path.join(folder, "ids.bin")
+    code, stdout, stderr = run(0, "tokenizer", "train", "--size", "270", "--to", path, data)
+    check("tokenizer train", code == 0 and "270 tokens" in stdout, stdout + stderr)
+    code, stdout, stderr = run(0, "tokenize", "--tokenizer", path, "--to", ids, data)
+    with open(ids, "rb") as f:
+        head, tokens = struct.unpack("<256i", f.read(1024)), f.read()
+    check("tokenize: llm.c's file, the end token last", code == 0 and head[:3] == (20240520, 1, len(tokens) // 2)
+          and struct.unpack("<H", tokens[-2:])[0] == 269 and len(tokens) < 2 * os.path.getsize(data), str(head[:3]) + stderr)
+    alone, pair = (train(folder, "bpe%d" % ranks, ranks, data, "--tokenizer", path) for ranks in (1, 2))
+    check("1 and 2 ranks learn the same with --tokenizer", alone and pair and close(alone[0], pair[0]) and "vocabulary 270" in pair[2], str(pair))
+    out = os.path.join(folder, "bpe2")
+    code, stdout, stderr = run(0, "sample", os.path.join(out, "model"), "--prompt", "ring ", "--sample-len", "20")
+    check("its sample", code == 0 and "\nring " in stdout, stdout + stderr)
+    again = train(folder, "again", 2, data, "--init", os.path.join(out, "model"), "--steps", "2")
+    check("--init takes its tokenizer", again and "vocabulary 270" in again[2], str(again))
+    code, _, stderr = run(2, *SMALL, "--data", data, "--tokenizer", data)
+    check("what is no tokenizer is refused", code == 1 and "--tokenizer" in stderr, stderr)
+    for args, word in ((["tokenizer", "train", "--size", "5", "--to", path, data], "--size"), (["tokenize", "--to", ids, data], "--tokenizer"), (["tokenizer", "lose"], "train"),
+                       (["--tokenizer", path, "--vocab", "byte"], "--vocab")):
+        code, _, stderr = run(0, *args)
+        check("refused: " + args[-1][-10:], code == 2 and word in stderr, stderr)
+
+
 def any_number_of_ranks(folder, data):
     """Nothing need divide anything: ranks without a sequence, passes without one."""
     want = train(folder, "ten", 1, data, "--batch", "10")
@@ -654,7 +679,7 @@ def ends_for_one_reason(folder, data):
 
 
 GROUPS = [same_batch_for_any_number_of_ranks, ways_to_the_same_weights, what_is_hidden_is_told,
-          same_bits_on_any_number_of_ranks, any_number_of_ranks, validation_reads_each_window_once, resuming, output_directory, damaged_states, states_for_any_number_of_ranks, stopping, watching, files_of_the_first_rank,
+          same_bits_on_any_number_of_ranks, any_number_of_ranks, byte_pairs, validation_reads_each_window_once, resuming, output_directory, damaged_states, states_for_any_number_of_ranks, stopping, watching, files_of_the_first_rank,
           any_number_of_steps, sampling, beginning_with_a_model, refusals, ends_for_one_reason]
 
 

@@ -6,6 +6,7 @@
 #include "gpt/checkpoint.h"
 #include "gpt/generate.h"
 #include "gpt/optim.h"
+#include "gpt/rng.h"
 #include "gpt/sampler.h"
 #include "gpt/test_util.h"
 #include <criterion/criterion.h>
@@ -30,6 +31,44 @@ Test(tokenizer, gives_back_every_byte)
 		}
 	}
 	cr_assert_eq(t.size, 256);
+}
+
+/* Pieces, merges by either way, the cache and special tokens: whatever the text, it comes back. */
+Test(tokenizer, bpe_gives_back_every_byte)
+{
+	static const char text[] =
+	        "it's the ring, the tree and the rank of the ring; 12 34 12 34  the\n\nthe gr\xc3\xbcn \xe4\xb8\xad";
+	struct gpt_bpe *b = gpt_bpe_train((const uint8_t *)text, strlen(text), 270, "<|endoftext|>");
+	uint8_t random[3000];
+	int32_t tokens[3000];
+
+	cr_assert_not_null(b);
+	cr_assert_eq(gpt_bpe_size(b), 270);
+	cr_assert_geq(gpt_bpe_find(b, (const uint8_t *)" the", 4), 256);
+	cr_assert_eq(gpt_bpe_find(b, (const uint8_t *)"<|endoftext|>", 13), 269);
+	cr_assert_eq(gpt_bpe_encode(b, (const uint8_t *)" the the", 8, true, tokens), 2);
+	cr_assert_eq(gpt_bpe_encode(b, (const uint8_t *)"<|endoftext|>", 13, true, tokens), 1);
+	cr_assert_gt(gpt_bpe_encode(b, (const uint8_t *)"<|endoftext|>", 13, false, tokens), 1);
+	for (int len = 0; len <= 3000; len += len < 20 ? 1 : 149) {
+		size_t at = 0;
+		long n;
+
+		/* One letter is one long piece, random bytes are many short ones. */
+		for (int i = 0; i < len; i++)
+			random[i] = len % 2 ? 't' : (uint8_t)gpt_random(7, (uint64_t)i);
+		n = gpt_bpe_encode(b, random, (size_t)len, false, tokens);
+		for (long i = 0; i < n; i++) {
+			size_t bytes;
+			const uint8_t *of = gpt_bpe_bytes(b, tokens[i], &bytes);
+
+			cr_assert(at + bytes <= (size_t)len && memcmp(of, random + at, bytes) == 0,
+			          "%d bytes: token %ld", len, i);
+			at += bytes;
+		}
+		cr_assert_eq(at, (size_t)len);
+	}
+	gpt_bpe_close(&b);
+	cr_assert_null(b);
 }
 
 Test(tokenizer, char_vocabulary_is_the_distinct_bytes)

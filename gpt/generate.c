@@ -14,20 +14,37 @@ static int likeliest(const gpt_real *x, int n)
 	return best;
 }
 
-/* The k-th largest of n, by counting: n is a byte vocabulary. */
+/* Numbers in their order as integers. */
+static uint64_t order_of(gpt_real x)
+{
+	const double d = (double)x;
+	uint64_t u;
+
+	memcpy(&u, &d, sizeof(u));
+	return u >> 63 ? ~u : u | 1ull << 63;
+}
+
+static int count_from(const gpt_real *x, int n, uint64_t least)
+{
+	int count = 0;
+
+	for (int i = 0; i < n; i++)
+		count += order_of(x[i]) >= least;
+	return count;
+}
+
+/* The k-th largest of n: the bits of its order from the first to the last, by counting. */
 static gpt_real kth_largest(const gpt_real *x, int n, int k)
 {
-	for (int i = 0; i < n; i++) {
-		int above = 0, equal = 0;
+	uint64_t least = 0, u;
+	double d;
 
-		for (int j = 0; j < n; j++) {
-			above += x[j] > x[i];
-			equal += x[j] == x[i];
-		}
-		if (above < k && above + equal >= k)
-			return x[i];
-	}
-	return -INFINITY;
+	for (int bit = 63; bit >= 0; bit--)
+		if (count_from(x, n, least | 1ull << bit) >= k)
+			least |= 1ull << bit;
+	u = least >> 63 ? least & INT64_MAX : ~least;
+	memcpy(&d, &u, sizeof(d));
+	return (gpt_real)d;
 }
 
 int gpt_pick_token(gpt_real *logits, int vocab, double temperature, int top_k, double u)
@@ -70,19 +87,19 @@ static void push(struct tail *t, int32_t token)
 	t->tokens[t->count++] = token;
 }
 
-/* The last room tokens of the prompt. */
-static void start(struct tail *tail, const struct gpt_tokenizer *t, const char *prompt)
+/* The last room tokens of the prompt; -1: no memory. */
+static int start(struct tail *tail, const struct gpt_tokenizer *t, const char *prompt)
 {
 	const size_t len = prompt ? strlen(prompt) : 0;
-	size_t first = len, known = 0;
+	int32_t *tokens = malloc((len + 1) * sizeof(*tokens));
+	const long count = tokens ? gpt_tokenizer_encode(t, (const uint8_t *)prompt, len, tokens) : -1;
 
-	while (first > 0 && known < (size_t)tail->room)
-		known += t->token_of[(uint8_t)prompt[--first]] >= 0;
-	for (size_t i = first; i < len; i++)
-		if (t->token_of[(uint8_t)prompt[i]] >= 0)
-			push(tail, t->token_of[(uint8_t)prompt[i]]);
+	for (long i = count > tail->room ? count - tail->room : 0; i < count; i++)
+		push(tail, tokens[i]);
+	free(tokens);
 	if (!tail->count)
-		push(tail, t->token_of['\n'] >= 0 ? t->token_of['\n'] : 0);
+		push(tail, gpt_tokenizer_start(t));
+	return count < 0 ? -1 : 0;
 }
 
 /* Scores after the tail. The cache holds all but its last token, or nothing of it
@@ -110,13 +127,18 @@ int gpt_generate(struct gpt_model *model, const struct gpt_tokenizer *t, const s
 	tail.tokens = malloc((size_t)tail.room * sizeof(*tail.tokens));
 	if (!logits || !tail.tokens || (!cache && !g->no_cache))
 		goto out;
-	start(&tail, t, prompt);
+	if (start(&tail, t, prompt))
+		goto out;
 	for (int i = 0; i < g->len; i++) {
+		const uint8_t *bytes;
+		size_t n;
 		int token;
 
 		predict(model, cache, &tail, logits);
 		token = gpt_pick_token(logits, t->size, g->temperature, g->top_k, gpt_uniform(g->seed, (uint64_t)i));
-		emit(arg, t->byte_of[token]);
+		bytes = gpt_tokenizer_bytes(t, token, &n);
+		for (size_t k = 0; k < n && bytes; k++)
+			emit(arg, bytes[k]);
 		push(&tail, token);
 	}
 	rc = 0;

@@ -20,7 +20,7 @@ struct gpt_generate {
 int gpt_pick_token(gpt_real *logits, int vocab, double temperature, int top_k, double u);
 
 /* Hands each new byte to emit. The prompt's last context tokens are what the
- * first one follows; an empty prompt starts from a newline, or from token 0. When
+ * first one follows; an empty prompt starts from the end token, a newline, or token 0. When
  * the context is full its older half is forgotten. -1: no memory. */
 typedef void (*gpt_emit_fn)(void *arg, uint8_t byte);
 int gpt_generate(struct gpt_model *model, const struct gpt_tokenizer *t, const struct gpt_generate *g,

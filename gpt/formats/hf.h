@@ -42,7 +42,11 @@ void gpt_transpose(float *to, const float *from, size_t rows, size_t columns);
 /* hf_tokenizer.c: the text of tokenizer.json; NULL: no memory. Its CRC-32C stands for the tokenizer. */
 char *gpt_hf_tokenizer_text(const struct gpt_tokenizer *t);
 uint32_t gpt_hf_tokenizer_crc32c(const struct gpt_tokenizer *t);
-/* The tokenizer of directory; 1: it has none; -1 with the reason in why. */
+/* Such a text; path names it in the reason. gpt_tokenizer_free() what it gives. */
+int gpt_hf_parse_tokenizer(const char *path, const char *text, size_t len_bytes, struct gpt_tokenizer *t, char *why,
+                           size_t why_bytes);
+/* The tokenizer of directory (tokenizer.json, or vocab.json and merges.txt), or of a file like the first; 1: there is
+ * none; -1 with the reason in why. */
 int gpt_hf_read_tokenizer(const char *directory, struct gpt_tokenizer *t, char *why, size_t why_bytes);
 
 #endif
