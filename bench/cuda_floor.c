@@ -63,7 +63,7 @@ static bool launch_and_query(void *arg)
 	return OK(r);
 }
 
-enum { HELD = 7, BACK, BATCH = 64 };
+enum { HELD = 7, BACK, GUARD, BATCH = 64, GUARDED_BLOCKS = 1024 };
 
 /* What one enqueueing call takes while the stream waits for a word. */
 static void behind_work(const char *what, bool (*step)(void *arg))
@@ -237,6 +237,45 @@ static bool by_kernel(void *arg)
 	       OK(cu.cuStreamSynchronize(fs.a));
 }
 
+/* The library's copy within the device, whose blocks look at a word in pinned memory first. */
+struct guarded {
+	struct copy copy;
+	bool looks;
+	CUdeviceptr gate; /* 0: each block by itself */
+};
+
+static bool by_guarded_kernel(void *arg)
+{
+	const struct guarded *g = arg;
+	const struct coll_kernel_piece piece = {g->copy.dst, g->copy.src, g->copy.bytes};
+	struct coll_kernel_launch l;
+	void *args[] = {&l.args};
+
+	coll_kernels_pieces(&l, &piece, 1, g->looks ? floor_word_address(GUARD) : 0, GUARDED_BLOCKS);
+	coll_kernels_gate(&l, g->gate);
+	return OK(cu.cuLaunchKernel(fs.kernel[l.kernel], l.blocks, 1, 1, l.threads, 1, 1, 0, fs.a, args, NULL)) &&
+	       OK(cu.cuStreamSynchronize(fs.a));
+}
+
+static void guarded_copies(CUdeviceptr dst, CUdeviceptr src)
+{
+	struct guarded g = {.copy = {dst, src, GUARDED_BLOCKS * 4096}};
+	CUdeviceptr gate = 0;
+
+	g.copy.bytes = g.copy.bytes < fs.max_bytes ? g.copy.bytes : fs.max_bytes;
+	if (!fs.kernel[COLL_KERNEL_PIECES] || !HAS("guarded copies", cuMemsetD8Async))
+		return;
+	if (!OK(cu.cuMemAlloc(&gate, 4)) || !OK(cu.cuMemsetD8Async(gate, 0, 4, fs.a)))
+		return floor_failed("guarded copies");
+	atomic_store(floor_word(GUARD), 0);
+	measure("within the device, kernel of 1024 blocks", g.copy.bytes, by_guarded_kernel, NULL, &g);
+	g.looks = true;
+	measure("the same, each block asks for a pinned word", g.copy.bytes, by_guarded_kernel, NULL, &g);
+	g.gate = gate;
+	measure("the same, one block asks for all", g.copy.bytes, by_guarded_kernel, NULL, &g);
+	OK(cu.cuMemFree(gate));
+}
+
 static void copies(void)
 {
 	const int iters = fs.iters;
@@ -267,6 +306,7 @@ static void copies(void)
 		}
 	}
 	fs.iters = iters;
+	guarded_copies(device[0], device[1]);
 	OK(cu.cuMemFree(device[0]));
 	OK(cu.cuMemFree(device[1]));
 	OK(cu.cuMemHostUnregister(host));

@@ -39,7 +39,7 @@ ROW(INT, LOCAL, spin_us, "COLL_SPIN_US", "50", "time a wait polls before it slee
 ROW(WORD, AGREED, shm_copy, "COLL_SHM_COPY", "auto", "copies of long messages in shared memory: auto (the fastest as measured), cached (slots, cached stores), streamed (slots, non-temporal stores), cma (read by the kernel, where permitted)")
 ROW(WORD, LOCAL, device, "COLL_DEVICE", "host", "device of this rank: host (none), cuda (by the local rank), cuda:2, or for coll_comm_create_all() a list: cuda:0,1,2,3")
 ROW(BOOL, AGREED, device_direct, "COLL_DEVICE_DIRECT", "1", "1: ranks of one host whose devices map each other's memory do not pass device data through host memory; 0: they do")
-ROW(SIZE, AGREED, device_slot_bytes, "COLL_DEVICE_SLOT_BYTES", "4M", "longest piece of device data that ranks of one host pass through memory of the library, 64K to 64M; a communicator reserves up to six times as much on each device")
+ROW(SIZE, AGREED, device_slot_bytes, "COLL_DEVICE_SLOT_BYTES", "16M", "longest piece of device data that ranks of one host pass through memory of the library, 64K to 64M; a communicator reserves up to six times as much on each device")
 ROW(TEXT, LOCAL, cuda_library, "COLL_CUDA_LIBRARY", "", "file of the CUDA driver (default: libcuda.so.1)")
 ROW(INT, LOCAL, nccl_version, "COLL_NCCL_VERSION", "22809", "what libnccl.so.2 of this library gives as its version: major * 10000 + minor * 100 + patch")
 ROW(WORD, LOCAL, isa, "COLL_ISA", "", "force the reduction kernels: scalar, avx2, avx512")

@@ -97,12 +97,11 @@ bool coll_mapped_prepare(struct coll_comm *comm, const struct coll_job *job, boo
 	const struct coll_mapped *d = coll_mapped_of(comm);
 	const enum coll_kind kind = job->kind;
 	const bool root = job->root == comm->rank;
-	const bool strips =
-	        kind == COLL_KIND_REDUCE_SCATTER || kind == COLL_KIND_ALL_TO_ALL || kind == COLL_KIND_SCATTER;
 	const size_t slot_bytes = captured ? mapped_graph_slot_bytes(d) : d->slot_bytes;
-	const size_t room = slot_bytes / job->elem_bytes / (strips ? (size_t)comm->size : 1);
 	const size_t span = span_of(job, comm->size);
 	const size_t blocks = coll_plan_kind_is_block(kind) ? (size_t)comm->size : 1;
+	/* All blocks of a tile fit in a slot, and in pinned memory. */
+	const size_t room = slot_bytes / job->elem_bytes / blocks;
 	/* A multiple of 64 bytes, so that blocks and parts stay aligned. */
 	const size_t most = room / 64 * 64;
 	const bool is_long = span * job->elem_bytes * blocks >= COLL_MAPPED_LONG_MIN;

@@ -55,7 +55,7 @@ void coll_mapped_graphs_open(struct coll_comm *comm, const struct coll_mapped_ri
 	                                            .out = ring->out,
 	                                            .in_at = ring->in_at,
 	                                            .out_at = ring->out_at,
-	                                            .guard = ring->guard_at},
+	                                            .guard = {ring->guard_at, mapped_gate(d, true)}},
 	                                   .ready = 1,
 	                                   .op = {.poll = coll_mapped_graph_poll,
 	                                          .where = coll_mapped_graph_where,

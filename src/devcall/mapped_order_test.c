@@ -22,7 +22,7 @@ static int owner(uint64_t at)
 }
 
 static coll_status move(struct coll_device *d, coll_device_stream s, const struct coll_device_piece *pieces,
-                        int npieces, uint64_t guard)
+                        int npieces, struct coll_device_guard guard)
 {
 	for (int i = 0; i < npieces && owner(pieces[i].src) >= 0 && nseen < RANKS; i++)
 		seen[nseen++] = owner(pieces[i].src);
@@ -31,7 +31,7 @@ static coll_status move(struct coll_device *d, coll_device_stream s, const struc
 
 static coll_status reduce(struct coll_device *d, coll_device_stream s, const struct coll_reduction *r, uint64_t out,
                           const uint64_t *in, int nin, size_t count, const struct coll_device_places *where,
-                          uint64_t guard)
+                          struct coll_device_guard guard)
 {
 	enqueued = r->op;
 	for (int i = 0; i < nin && nseen < RANKS; i++)

@@ -53,7 +53,7 @@ static size_t slot_bytes(const struct coll_comm *comm)
 
 static size_t staging_bytes(const struct coll_mapped *d)
 {
-	return (size_t)(1 + d->size) * d->slot_bytes;
+	return 2 * d->slot_bytes;
 }
 
 bool coll_mapped_eligible(const struct coll_comm *comm)
@@ -174,17 +174,20 @@ static bool make(struct coll_comm *comm, struct coll_mapped *d)
 		say_device(d);
 		return false;
 	}
-	if (t->region_create(d->device, (size_t)mapped_found_at(d) + MAPPED_FOUND_BYTES, &d->region) != COLL_OK) {
+	if (t->region_create(d->device, (size_t)mapped_found_at(d) + MAPPED_FOUND_BYTES + MAPPED_GATES_BYTES,
+	                     &d->region) != COLL_OK ||
+	    t->clear(d->device, (uint64_t[]){mapped_gate(d, false), mapped_gate(d, true)}, 2) != COLL_OK) {
 		say_device(d);
 		return false;
 	}
 	if (!make_staging(d))
 		return false;
-	d->base = (struct mapped_base){.in = d->staging,
-	                               .out = d->staging + d->slot_bytes,
-	                               .in_at = d->staging_at,
-	                               .out_at = d->staging_at + d->slot_bytes,
-	                               .guard = mapped_word(d->page, d->page_at, &d->page->guard)};
+	d->base = (struct mapped_base){
+	        .in = d->staging,
+	        .out = d->staging + d->slot_bytes,
+	        .in_at = d->staging_at,
+	        .out_at = d->staging_at + d->slot_bytes,
+	        .guard = {.word = mapped_word(d->page, d->page_at, &d->page->guard), .gate = mapped_gate(d, false)}};
 	return true;
 }
 
@@ -343,6 +346,9 @@ void coll_mapped_map(struct coll_comm *comm, const struct coll_mapped_export *ex
 			snprintf(mine->why, sizeof(mine->why), "%.59s", exports[r].why);
 			return;
 		}
+	d->one_device = exports[0].pci != 0;
+	for (int r = 1; r < comm->size; r++)
+		d->one_device = d->one_device && exports[r].pci == exports[0].pci;
 	/* Every rank is told, whatever comes of the others: nobody waits in vain. */
 	for (int r = 0; r < comm->size; r++)
 		if (r != comm->rank && !tell(comm, &d->peers[r], same_process(&exports[r], &exports[comm->rank])))

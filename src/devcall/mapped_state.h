@@ -118,13 +118,14 @@ struct mapped_their {
 struct mapped_base {
 	char *in, *out;
 	uint64_t in_at, out_at; /* as kernels see them */
-	uint64_t guard;
+	struct coll_device_guard guard;
 };
 
 struct coll_mapped {
 	struct coll_device_facts facts; /* first: see coll_mapped_of() */
 	struct coll_device *device;
-	uint64_t id; /* of the communicator */
+	uint64_t id;     /* of the communicator */
+	bool one_device; /* all ranks have the same one */
 	uint32_t epoch;
 	int rank, size;
 	int peer[COLL_MAPPED_RANKS_MAX]; /* whom this rank reads, in this order */
@@ -135,7 +136,7 @@ struct coll_mapped {
 	struct mapped_page *page;
 	uint64_t page_at;
 	struct coll_device_region region;
-	char *staging; /* pinned: a slot of input, and one slot of output for each rank */
+	char *staging; /* pinned: a slot of input, and one of output */
 	uint64_t staging_at;
 	struct mapped_base base;
 	struct mapped_peer peers[COLL_MAPPED_RANKS_MAX];
@@ -180,17 +181,17 @@ struct coll_mapped {
 
 /*
  * The region of a rank: for each parity the slot of the input and that of partial results, then the slots of captured
- * calls, then where this rank's kernels keep what they have found in the records of a call.
+ * calls, then where this rank's kernels keep what they have found in the records of a call, and their gates.
  */
 static inline uint64_t mapped_slot(const struct coll_mapped *d, uint32_t turn, bool result)
 {
 	return ((uint64_t)(turn % MAPPED_PARITIES) * 2 + result) * d->slot_bytes;
 }
 
-/* What a rank may write of host memory of `size` such slots fits in the staging memory of captured calls. */
+/* One fits in the staging memory of captured calls. */
 static inline size_t mapped_graph_slot_bytes(const struct coll_mapped *d)
 {
-	const size_t most = (size_t)COLL_STAGE_SLOTS * COLL_STAGE_SLOT_BYTES / (size_t)d->size / 4096 * 4096;
+	const size_t most = (size_t)COLL_STAGE_SLOTS * COLL_STAGE_SLOT_BYTES;
 
 	return d->slot_bytes < most ? d->slot_bytes : most;
 }
@@ -211,8 +212,16 @@ static inline uint64_t mapped_found(const struct coll_mapped *d)
 {
 	return d->peers[d->rank].slots + mapped_found_at(d);
 }
-enum { MAPPED_FOUND_BYTES = 256 };
+
+/* Behind them the gates of this rank's kernels: of ordinary calls, of which one runs at a time, and of captured ones.
+ */
+enum { MAPPED_FOUND_BYTES = 128, MAPPED_GATES_BYTES = 2 * MAPPED_LINE };
 static_assert(sizeof(struct coll_kernel_found) <= MAPPED_FOUND_BYTES, "room for it");
+
+static inline uint64_t mapped_gate(const struct coll_mapped *d, bool captured)
+{
+	return d->region.export.address + mapped_found_at(d) + MAPPED_FOUND_BYTES + (captured ? MAPPED_LINE : 0);
+}
 
 /* Acquire: what was stored before the number is seen. */
 static inline bool mapped_is_past(const _Atomic uint32_t *word, uint32_t number)

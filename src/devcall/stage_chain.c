@@ -94,7 +94,7 @@ static coll_status put_gathers(struct coll_stage *s, const struct coll_request *
 		pieces = coll_stage_pieces_in(s, r, t + i, pieces);
 	if (pieces <= 2)
 		return table->gather(s->device, r->device->stream, s->pieces, pieces, ready, number);
-	st = table->move(s->device, r->device->stream, s->pieces, pieces, 0);
+	st = table->move(s->device, r->device->stream, s->pieces, pieces, (struct coll_device_guard){0});
 	return st == COLL_OK ? table->gather(s->device, r->device->stream, NULL, 0, ready, number) : st;
 }
 
@@ -126,7 +126,8 @@ static coll_status put_scatters(struct coll_stage *s, const struct coll_request 
 	for (size_t i = 0; i < n; i++)
 		pieces = coll_stage_pieces_out(s, r, t + i, pieces);
 	if (pieces > 2) {
-		st = table->move(s->device, r->device->stream, s->pieces, pieces, guard);
+		st = table->move(s->device, r->device->stream, s->pieces, pieces,
+		                 (struct coll_device_guard){.word = guard});
 		pieces = 0;
 	}
 	if (st != COLL_OK || (pieces == 0 && !done))

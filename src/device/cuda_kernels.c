@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/delay.h"
 #include "base/planted.h"
+#include "device/cuda_capture.h"
 
 struct coll_cuda_kernels {
 	struct coll_cuda_kernels *next;
@@ -38,6 +39,17 @@ static coll_status load(struct coll_cuda_device *c, struct coll_cuda_kernels *k)
 	return COLL_OK;
 }
 
+/* What was launched here has ended; NOT_READY: it has not in time. */
+static CUresult drain(struct coll_cuda_device *c)
+{
+	const uint64_t deadline = coll_clock_ns() + COLL_DELAY_NS(KERNELS_READY);
+	CUresult result;
+
+	while ((result = c->cu->cuStreamQuery(c->stream)) == CUDA_ERROR_NOT_READY && coll_clock_ns() < deadline)
+		nanosleep(&(struct timespec){.tv_nsec = (long)COLL_DELAY_NS(KERNELS_LOOK)}, NULL);
+	return result;
+}
+
 /*
  * Launch each kernel with nothing to do. The first launch of a kernel may wait until the device is idle, which would
  * be for ever behind a stream that waits for a word.
@@ -46,19 +58,30 @@ static coll_status launch_all(struct coll_cuda_device *c)
 {
 	struct coll_kernel_launch l;
 	CUresult result = CUDA_SUCCESS;
-	uint64_t deadline;
 
 	for (int i = 0; i < COLL_KERNEL_COUNT && result == CUDA_SUCCESS && !planted(LATE_KERNEL); i++) {
 		coll_kernels_nothing(&l, i);
 		result = coll_cuda_launch(c, c->stream, &l);
 	}
-	deadline = coll_clock_ns() + COLL_DELAY_NS(KERNELS_READY);
-	while (result == CUDA_SUCCESS && (result = c->cu->cuStreamQuery(c->stream)) == CUDA_ERROR_NOT_READY &&
-	       coll_clock_ns() < deadline) {
-		nanosleep(&(struct timespec){.tv_nsec = (long)COLL_DELAY_NS(KERNELS_LOOK)}, NULL);
-		result = CUDA_SUCCESS;
+	return coll_cuda_report(c, "first launch of the kernels", result == CUDA_SUCCESS ? drain(c) : result);
+}
+
+coll_status coll_cuda_clear(struct coll_device *d, const uint64_t *words, int nwords)
+{
+	struct coll_cuda_device *c = coll_cuda_of(d);
+	struct coll_kernel_launch l;
+	CUresult result = coll_cuda_enter_relaxed(c);
+
+	if (result == CUDA_SUCCESS) {
+		for (int i = 0; i < nwords && result == CUDA_SUCCESS; i++) {
+			coll_kernels_gather(&l, 0, 0, 0, 0, words[i], 0, 1);
+			result = coll_cuda_launch(c, c->stream, &l);
+		}
+		if (result == CUDA_SUCCESS)
+			result = drain(c);
+		coll_cuda_leave_relaxed(c);
 	}
-	return coll_cuda_report(c, "first launch of the kernels", result);
+	return coll_cuda_report(c, "clearing words of the device", result);
 }
 
 static void use(struct coll_cuda_device *c, struct coll_cuda_kernels *k)

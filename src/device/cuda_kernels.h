@@ -11,6 +11,9 @@
 /* Entered; c->stream is there. Fills c->kernel. Returns when every kernel has run once. */
 coll_status coll_cuda_kernels_load(struct coll_cuda_device *c);
 
+/* A member of the table. */
+coll_status coll_cuda_clear(struct coll_device *d, const uint64_t *words, int nwords);
+
 /* Entered. A graph has kernels of c. */
 void coll_cuda_kernels_keep(struct coll_cuda_device *c);
 

@@ -11,7 +11,7 @@
 static_assert((int)COLL_DEVICE_PIECES_MAX == (int)COLL_KERNEL_PLACES_MAX, "a launch takes so many");
 
 static CUresult move(struct coll_cuda_device *c, CUstream s, const struct coll_device_piece *pieces, int npieces,
-                     uint64_t guard)
+                     struct coll_device_guard guard)
 {
 	struct coll_kernel_piece part[COLL_KERNEL_PLACES_MAX];
 	CUresult result = CUDA_SUCCESS;
@@ -22,14 +22,17 @@ static CUresult move(struct coll_cuda_device *c, CUstream s, const struct coll_d
 
 		for (; n < COLL_KERNEL_PLACES_MAX && at < npieces; at++, n++)
 			part[n] = (struct coll_kernel_piece){pieces[at].dst, pieces[at].src, pieces[at].len_bytes};
-		coll_kernels_pieces(&l, part, n, guard, c->blocks);
+		coll_kernels_pieces(&l, part, n, guard.word, c->blocks);
+		coll_kernels_gate(&l, guard.gate);
+		if (guard.word && !guard.gate)
+			coll_kernels_few_blocks(&l);
 		result = coll_cuda_launch(c, s, &l);
 	}
 	return result;
 }
 
 coll_status coll_cuda_move(struct coll_device *d, coll_device_stream s, const struct coll_device_piece *pieces,
-                           int npieces, uint64_t guard)
+                           int npieces, struct coll_device_guard guard)
 {
 	struct coll_cuda_device *c = coll_cuda_of(d);
 
@@ -38,7 +41,7 @@ coll_status coll_cuda_move(struct coll_device *d, coll_device_stream s, const st
 
 coll_status coll_cuda_reduce(struct coll_device *d, coll_device_stream s, const struct coll_reduction *r, uint64_t out,
                              const uint64_t *in, int nin, size_t count, const struct coll_device_places *where,
-                             uint64_t guard)
+                             struct coll_device_guard guard)
 {
 	enum { EVERY_INPUT = -2 };
 	struct coll_cuda_device *c = coll_cuda_of(d);
@@ -46,9 +49,10 @@ coll_status coll_cuda_reduce(struct coll_device *d, coll_device_stream s, const 
 	CUresult result = coll_cuda_enter(c);
 
 	if (result == CUDA_SUCCESS) {
-		coll_kernels_reduce(&l, r, &out, 1, in, nin, EVERY_INPUT, true, count, guard, c->blocks);
+		coll_kernels_reduce(&l, r, &out, 1, in, nin, EVERY_INPUT, true, count, guard.word, c->blocks);
 		if (where)
 			coll_kernels_reduce_found(&l, where, r->elem_bytes, c->blocks);
+		coll_kernels_gate(&l, guard.gate);
 		result = coll_cuda_launch(c, s, &l);
 		coll_cuda_leave(c);
 	}
@@ -70,12 +74,13 @@ coll_status coll_cuda_look(struct coll_device *d, coll_device_stream s, const st
 }
 
 coll_status coll_cuda_fetch(struct coll_device *d, coll_device_stream s, const struct coll_kernel_fetch *pieces,
-                            int npieces, uint64_t found, uint64_t guard)
+                            int npieces, uint64_t found, struct coll_device_guard guard)
 {
 	struct coll_cuda_device *c = coll_cuda_of(d);
 	struct coll_kernel_launch l;
 
-	coll_kernels_fetch(&l, pieces, npieces, found, guard, c->blocks);
+	coll_kernels_fetch(&l, pieces, npieces, found, guard.word, c->blocks);
+	coll_kernels_gate(&l, guard.gate);
 	return launch(c, s, &l, "enqueueing a copy from other ranks");
 }
 

@@ -109,6 +109,8 @@ static CUresult copy(struct coll_cuda_device *c, CUstream s, const struct coll_d
 	struct coll_kernel_launch l;
 
 	coll_kernels_copy(&l, p->dst, p->src, p->len_bytes, guard, COLL_KERNEL_PCIE_BLOCKS);
+	if (guard)
+		coll_kernels_few_blocks(&l);
 	return coll_cuda_launch(c, s, &l);
 }
 
@@ -189,6 +191,7 @@ coll_status coll_cuda_listed(struct coll_device *d, coll_device_stream s, uint64
 
 	if (result == CUDA_SUCCESS) {
 		coll_kernels_listed(&l, at, len_max, guard, COLL_KERNEL_PCIE_BLOCKS);
+		coll_kernels_few_blocks(&l);
 		result = coll_cuda_launch(c, s, &l);
 		if (result == CUDA_SUCCESS)
 			result = gather(c, s, NULL, 0, word, value);

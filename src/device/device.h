@@ -87,7 +87,12 @@ struct coll_device_import {
 
 /* Of a reduction: see struct coll_kernel_reduce_args. */
 struct coll_device_places {
-	uint64_t found, shift, whole_shift, whole_count;
+	uint64_t found, shift, whole_shift, whole_count, whole_out;
+};
+
+/* Whether kernels may write: if word is 0, or *word is 0 when the kernel begins. gate: 0, or see kernels/args.h. */
+struct coll_device_guard {
+	uint64_t word, gate;
 };
 
 struct coll_device;
@@ -114,6 +119,9 @@ struct coll_device_table {
 	 * device `other` of this process, from now on. */
 	coll_status (*region_create)(struct coll_device *d, size_t len_bytes, struct coll_device_region *r);
 	void (*region_destroy)(struct coll_device *d, struct coll_device_region *r);
+	/* Store 0 to words of 32 bits, and wait until that is done. At creation: it may wait for what the device runs.
+	 */
+	coll_status (*clear)(struct coll_device *d, const uint64_t *words, int nwords);
 	/* What others need to map memory of the user, from base on, which identify() has said. len_bytes stays 0: it is
 	 * not to be destroyed. */
 	coll_status (*region_export)(struct coll_device *d, uint64_t base, uint64_t len_bytes,
@@ -152,23 +160,23 @@ struct coll_device_table {
 	 * not 0 then; then store value into word in any case. */
 	coll_status (*listed)(struct coll_device *d, coll_device_stream s, uint64_t at, size_t len_max, uint64_t guard,
 	                      uint64_t word, uint32_t value);
-	/* move: copy the pieces, unless guard is not 0 and *guard is not 0 when the kernel begins; one launch for each
+	/* move: copy the pieces, if the guard lets the kernel write; one launch for each
 	 * COLL_DEVICE_PIECES_MAX pieces. reduce: the inputs in their order, whole, to *out, guarded likewise; the
 	 * operation has a kernel (can_reduce); where: NULL, or other places of kernels/args.h. exchange: write all
 	 * words of `writes`, each visible after everything before it in the stream, then wait for all words of `waits`.
 	 * At most COLL_DEVICE_PIECES_MAX in all. */
 	coll_status (*move)(struct coll_device *d, coll_device_stream s, const struct coll_device_piece *pieces,
-	                    int npieces, uint64_t guard);
+	                    int npieces, struct coll_device_guard guard);
 	coll_status (*reduce)(struct coll_device *d, coll_device_stream s, const struct coll_reduction *r, uint64_t out,
 	                      const uint64_t *in, int nin, size_t count, const struct coll_device_places *where,
-	                      uint64_t guard);
+	                      struct coll_device_guard guard);
 	coll_status (*exchange)(struct coll_device *d, coll_device_stream s, const struct coll_device_word *writes,
 	                        int nwrites, const struct coll_device_word *waits, int nwaits);
 
 	/* The kernels of kernels/args.h. */
 	coll_status (*look)(struct coll_device *d, coll_device_stream s, const struct coll_kernel_look_args *look);
 	coll_status (*fetch)(struct coll_device *d, coll_device_stream s, const struct coll_kernel_fetch *pieces,
-	                     int npieces, uint64_t found, uint64_t guard);
+	                     int npieces, uint64_t found, struct coll_device_guard guard);
 	coll_status (*signal)(struct coll_device *d, coll_device_stream s,
 	                      const struct coll_kernel_signal_args *signal);
 

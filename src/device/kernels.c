@@ -90,6 +90,7 @@ void coll_kernels_pieces(struct coll_kernel_launch *l, const struct coll_kernel_
 
 	assert(n >= 1 && n <= COLL_KERNEL_PLACES_MAX);
 	a->state = state;
+	a->gate = 0;
 	a->npieces = (uint64_t)n;
 	for (int i = 0; i < n; i++) {
 		const uint64_t units = copy_units(pieces[i].dst, pieces[i].src, pieces[i].len_bytes);
@@ -160,6 +161,7 @@ void coll_kernels_reduce_found(struct coll_kernel_launch *l, const struct coll_d
 	a->shift = where->shift;
 	a->whole_shift = where->whole_shift;
 	a->whole_count = where->whole_count;
+	a->whole_out = where->whole_out;
 	/* As if everything had the same alignment, which only the kernel knows. */
 	shape(l, l->kernel, most * elem_bytes / 16, blocks_max);
 }
@@ -179,6 +181,7 @@ void coll_kernels_fetch(struct coll_kernel_launch *l, const struct coll_kernel_f
 
 	assert(n >= 1 && n <= COLL_KERNEL_RANKS_MAX);
 	a->state = state;
+	a->gate = 0;
 	a->found = found;
 	a->npieces = (uint64_t)n;
 	for (int i = 0; i < n; i++) {
@@ -194,6 +197,27 @@ void coll_kernels_signal(struct coll_kernel_launch *l, const struct coll_kernel_
 	assert(args->nwords <= COLL_KERNEL_RANKS_MAX + 1);
 	shape(l, COLL_KERNEL_SIGNAL, 1, 1);
 	l->args.signal = *args;
+}
+
+void coll_kernels_gate(struct coll_kernel_launch *l, uint64_t gate)
+{
+	gate = l->blocks <= COLL_KERNEL_GATE_BLOCKS ? gate : 0;
+	if (l->kernel == COLL_KERNEL_PIECES)
+		l->args.pieces.gate = gate;
+	else if (l->kernel == COLL_KERNEL_FETCH)
+		l->args.fetch.gate = gate;
+	else if (l->kernel >= COLL_KERNEL_REDUCE)
+		l->args.reduce.gate = gate;
+}
+
+void coll_kernels_few_blocks(struct coll_kernel_launch *l)
+{
+	enum { BLOCKS = 8, THREADS = 2 * THREADS_MAX };
+
+	if (l->blocks <= BLOCKS)
+		return;
+	l->threads = THREADS;
+	l->blocks = l->blocks < 2 * BLOCKS ? (l->blocks + 1) / 2 : BLOCKS;
 }
 
 void coll_kernels_nothing(struct coll_kernel_launch *l, int kernel)

@@ -100,6 +100,13 @@ void coll_kernels_look(struct coll_kernel_launch *l, const struct coll_kernel_lo
 void coll_kernels_fetch(struct coll_kernel_launch *l, const struct coll_kernel_fetch *pieces, int n, uint64_t found,
                         uint64_t state, uint32_t blocks_max);
 
+/* The blocks of a launch of pieces, fetch or a reduction that is filled otherwise ask for its state once: see gate in
+ * kernels/args.h. Others, and grids that are too large, ask block by block. */
+void coll_kernels_gate(struct coll_kernel_launch *l, uint64_t gate);
+
+/* For copies across PCIe whose blocks each ask for the state: 8 blocks at most, of twice as many threads. */
+void coll_kernels_few_blocks(struct coll_kernel_launch *l);
+
 void coll_kernels_signal(struct coll_kernel_launch *l, const struct coll_kernel_signal_args *args);
 
 /* A launch of a kernel that touches no memory but its argument: once at creation, since a first launch may have to wait

@@ -20,6 +20,8 @@ static _Thread_local uint32_t this_thread, this_block;
 static uint32_t threads, blocks;
 static pthread_barrier_t meeting;
 static _Atomic unsigned crooked, narrow, wide; /* accesses: not aligned, below 16 bytes, of 16 bytes */
+static uint64_t watched;                       /* the address of a word; */
+static _Atomic unsigned asked;                 /* how often it was loaded */
 
 static void meet(void)
 {
@@ -69,11 +71,18 @@ static char *place(uint64_t p, unsigned bytes)
 #define STORE_8(p, v)           store_8(p, v)
 #define STORE_16(p, v)          store_16(p, v)
 #define WORD(p)                 ((_Atomic uint32_t *)(uintptr_t)(p))
-#define LOAD_ACQUIRE_SYS(p)     atomic_load_explicit(WORD(p), memory_order_acquire)
+#define LOAD_ACQUIRE_SYS(p)     load_acquire(p)
 #define LOAD_RELAXED_SYS(p)     atomic_load_explicit((_Atomic uint64_t *)(uintptr_t)(p), memory_order_relaxed)
 #define STORE_RELEASE_SYS(p, v) atomic_store_explicit(WORD(p), v, memory_order_release)
 #define FENCE_SYS()             atomic_thread_fence(memory_order_acq_rel)
 #define ATOMIC_ADD(p, v)        atomic_fetch_add_explicit(WORD(p), v, memory_order_acq_rel)
+
+static inline uint32_t load_acquire(uint64_t p)
+{
+	if (p == watched)
+		atomic_fetch_add_explicit(&asked, 1, memory_order_relaxed);
+	return atomic_load_explicit(WORD(p), memory_order_acquire);
+}
 
 ACCESS(1, uint8_t)
 ACCESS(2, uint16_t)

@@ -17,7 +17,8 @@ ROWS = ["the call, idle stream", "the call, behind a pending wait", "write, pinn
         "write, device word: the call", "a host's store, wait, write, seen by the host", "attributes, device memory",
         "two streams: wait, write", "two processes: wait, write (a wait pends in each)",
         "two processes: kernel, sync, by turns (none pends)", "device to pinned, copy engine",
-        "pinned to device, kernel", "legacy handle of 2 MiB: open", "legacy handle of 3 MiB: open", "descriptor: import",
+        "pinned to device, kernel", "within the device, kernel of 1024 blocks", "the same, each block asks for a pinned word",
+        "the same, one block asks for all", "legacy handle of 2 MiB: open", "legacy handle of 3 MiB: open", "descriptor: import",
         "cuMemHostRegister, memory file of 2 MiB"]
 ROW = re.compile(r"^  (\S.{49}) +(-|\d+) +(\d+\.\d\d) +(\d+\.\d\d) +(\d+\.\d\d) +(-|\d+\.\d\d)$")
 

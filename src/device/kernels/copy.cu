@@ -47,13 +47,13 @@ KERNEL_INLINE void copy_bytes(uint64_t dst, uint64_t src, uint64_t len)
 
 KERNEL(coll_kernel_copy, coll_kernel_copy_args)
 {
-	if (kernel_may_write(args.state))
+	if (kernel_may_write(args.state, 0))
 		copy_bytes(args.dst, args.src, args.len_bytes);
 }
 
 KERNEL(coll_kernel_listed, coll_kernel_listed_args)
 {
-	if (kernel_may_write(args.state) && args.at != 0)
+	if (kernel_may_write(args.state, 0) && args.at != 0)
 		copy_bytes(LOAD_8(args.at), LOAD_8(args.at + 8), LOAD_8(args.at + 16));
 }
 
@@ -81,7 +81,7 @@ KERNEL(coll_kernel_gather, coll_kernel_gather_args)
 
 KERNEL(coll_kernel_pieces, coll_kernel_pieces_args)
 {
-	if (!kernel_may_write(args.state))
+	if (!kernel_may_write(args.state, args.gate))
 		return;
 	KERNEL_ROLLED
 	for (uint64_t i = 0; i < args.npieces; i++)

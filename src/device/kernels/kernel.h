@@ -33,6 +33,8 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "device/kernels/args.h"
+
 /* 16 bytes in four registers. */
 struct kernel_16 {
 	uint32_t word[4];
@@ -215,16 +217,44 @@ KERNEL_INLINE void kernel_store_16(uint64_t p, struct kernel_16 v)
 
 #endif
 
-/* Whether this block may write: state is 0, or the address of a word that is 0. All threads of the block get the same
- * answer, from one access: the word may lie across PCIe. */
-KERNEL_INLINE bool kernel_may_write(uint64_t state)
+/*
+ * What a gate holds while a grid runs: how many of its blocks have come, how many have left, and the answer.
+ *
+ * Loads of one word across PCIe come one after the other, at about half a microsecond each: for a thousand blocks that
+ * is a hundred times what their work takes. So the block that comes first asks, and the others wait for its answer in
+ * device memory. It runs by then, and waits for nobody, so all of them go on. Acquire and release pass on to them what
+ * the load has acquired. The last one to leave puts the gate back to 0: the others have their answer.
+ */
+#define KERNEL_GATE_MASK ((uint32_t)COLL_KERNEL_GATE_BLOCKS)
+#define KERNEL_GATE_LEFT ((uint32_t)1 << 15)
+#define KERNEL_GATE_GO   ((uint32_t)1 << 30)
+#define KERNEL_GATE_STOP ((uint32_t)1 << 31)
+
+KERNEL_INLINE uint32_t kernel_ask_once(uint64_t state, uint64_t gate)
+{
+	uint32_t answer = 0;
+
+	if ((ATOMIC_ADD(gate, 1) & KERNEL_GATE_MASK) == 0) {
+		answer = LOAD_ACQUIRE_SYS(state) ? KERNEL_GATE_STOP : KERNEL_GATE_GO;
+		ATOMIC_ADD(gate, answer);
+	}
+	while (answer == 0)
+		answer = LOAD_ACQUIRE_SYS(gate) & (KERNEL_GATE_GO | KERNEL_GATE_STOP);
+	if ((ATOMIC_ADD(gate, KERNEL_GATE_LEFT) / KERNEL_GATE_LEFT & KERNEL_GATE_MASK) == BLOCKS - 1)
+		STORE_RELEASE_SYS(gate, 0);
+	return answer & KERNEL_GATE_STOP;
+}
+
+/* Whether this block may write: state is 0, or the address of a word that is 0. gate: 0, or see args.h. All threads of
+ * the block get the same answer, from one access: the word may lie across PCIe. */
+KERNEL_INLINE bool kernel_may_write(uint64_t state, uint64_t gate)
 {
 	SHARED(uint32_t, seen, 1);
 
 	if (state == 0)
 		return true;
 	if (THREAD == 0)
-		*seen = LOAD_ACQUIRE_SYS(state);
+		*seen = gate != 0 && BLOCKS > 1 ? kernel_ask_once(state, gate) : LOAD_ACQUIRE_SYS(state);
 	BARRIER();
 	return *seen == 0;
 }

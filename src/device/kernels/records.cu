@@ -9,7 +9,7 @@
 /* 0: no region. bases: those of the rank. */
 KERNEL_INLINE uint64_t record_place(uint64_t word, uint64_t bases)
 {
-	const uint64_t region = word >> COLL_KERNEL_OFFSET_BITS;
+	const uint64_t region = (word & ~COLL_KERNEL_KEPT) >> COLL_KERNEL_OFFSET_BITS;
 
 	if (region == 0)
 		return 0;
@@ -24,10 +24,10 @@ KERNEL(coll_kernel_look, coll_kernel_look_args)
 	for (uint32_t r = THREAD; r < args.nranks; r += THREADS) {
 		const uint64_t record = args.record[r], bases = args.bases + r * COLL_KERNEL_REGIONS * 8;
 		const bool is = LOAD_ACQUIRE_SYS(record) == args.number;
-		const uint64_t in = record_place(is ? LOAD_RELAXED_SYS(record + 8) : 0, bases);
+		const uint64_t word = is ? LOAD_RELAXED_SYS(record + 8) : 0, in = record_place(word, bases);
 
 		STORE_8(args.found + r * 8, in);
-		missing[r] = (args.needed >> r & 1) && !in;
+		missing[r] = (args.needed >> r & 1) && (!in || (args.kept && !(word & COLL_KERNEL_KEPT)));
 	}
 	BARRIER();
 	if (THREAD == 0) {
@@ -36,8 +36,10 @@ KERNEL(coll_kernel_look, coll_kernel_look_args)
 		KERNEL_ROLLED
 		for (uint32_t r = 0; r < args.nranks; r++)
 			whole = missing[r] ? 0 : whole;
-		if (args.nranks > 0)
+		if (args.nranks > 0) {
 			STORE_8(args.found + COLL_KERNEL_RANKS_MAX * 8, whole);
+			STORE_8(args.found + COLL_KERNEL_NOWHERE * 8, 0);
+		}
 	}
 }
 
@@ -45,7 +47,7 @@ KERNEL(coll_kernel_fetch, coll_kernel_fetch_args)
 {
 	uint64_t whole;
 
-	if (args.npieces == 0 || !kernel_may_write(args.state))
+	if (args.npieces == 0 || !kernel_may_write(args.state, args.gate))
 		return;
 	whole = LOAD_8(args.found + COLL_KERNEL_RANKS_MAX * 8) ? ~(uint64_t)0 : 0;
 	KERNEL_ROLLED
@@ -62,7 +64,7 @@ KERNEL(coll_kernel_fetch, coll_kernel_fetch_args)
 
 KERNEL(coll_kernel_signal, coll_kernel_signal_args)
 {
-	if (!kernel_may_write(args.state))
+	if (!kernel_may_write(args.state, 0))
 		return;
 	if (THREAD < args.nwords) {
 		const uint64_t whole = LOAD_8(args.found + COLL_KERNEL_RANKS_MAX * 8);

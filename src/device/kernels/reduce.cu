@@ -49,6 +49,8 @@ KERNEL_INLINE void reduce_find(const struct coll_kernel_reduce_args *a, uint64_t
 {
 	const bool whole = reduce_found(a, COLL_KERNEL_RANKS_MAX) != 0;
 	const uint64_t shift = whole ? a->whole_shift : a->shift;
+	/* By masks: a choice between members would put the argument into local memory. */
+	const uint64_t other = whole ? a->whole_out : 0, given = other ? 0 : ~(uint64_t)0;
 
 	KERNEL_ROLLED
 	for (uint32_t i = THREAD; i < (uint32_t)a->nin; i += THREADS) {
@@ -58,7 +60,7 @@ KERNEL_INLINE void reduce_find(const struct coll_kernel_reduce_args *a, uint64_t
 	}
 	KERNEL_ROLLED
 	for (uint32_t d = THREAD; d < (uint32_t)a->nout; d += THREADS)
-		at[REDUCE_OUT + d] = a->out[d];
+		at[REDUCE_OUT + d] = other | (a->out[d] & given);
 	if (THREAD == 0)
 		at[REDUCE_COUNT] = whole ? a->whole_count : a->count;
 	BARRIER();
@@ -242,7 +244,7 @@ KERNEL_INLINE void reduce_put(uint64_t p, uint64_t bits, uint32_t bytes, bool na
 		struct reduce_shape shape;                                                                             \
 		uint64_t inside;                                                                                       \
                                                                                                                        \
-		if (!kernel_may_write(args.state))                                                                     \
+		if (!kernel_may_write(args.state, args.gate))                                                                     \
 			return;                                                                                        \
 		reduce_find(&args, to);                                                                                \
 		shape = reduce_shape_of(&args, to, T##_bytes);                                                      \
