@@ -69,6 +69,14 @@ static bool is_taken(const struct coll_request *r, size_t t)
 	return true;
 }
 
+static bool are_taken(const struct coll_request *r, size_t t, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		if (!is_taken(r, t + i))
+			return false;
+	return true;
+}
+
 static coll_status put_scatter(struct coll_stage *s, const struct coll_request *r, size_t t)
 {
 	const bool last = t + 1 == r->device->tiles;
@@ -199,6 +207,8 @@ static bool may_go_on(struct coll_stage *s)
 		return coll_mapped_has_come(c->direct->comm, &c->direct->device->direct_call, c->segment);
 	if (c->next == c->order.total)
 		return coll_stage_turn_is_given(s, c->turn);
+	if (c->join > 1)
+		return are_taken(c->first, c->next, joined_at(c, c->next));
 	return !coll_stage_order_find(&c->order, c->next, COLL_STAGE_WAITS, &r, &t) || is_taken(r, t);
 }
 
@@ -282,10 +292,9 @@ static coll_status begin_chain(struct coll_stage *s, struct coll_stage_chain *c,
 
 	c->next = 0;
 	c->rotation_begun = false;
-	/* Other communicators would take turns with single tiles. A call whose thread waits itself fills no queue. */
-	c->join = c->entered && !c->paced && !first->device->next && !first->device->direct && !c->rotation
-	                  ? coll_stage_join(first)
-	                  : 1;
+	/* Other communicators would take turns with single tiles. */
+	c->join = c->entered && !first->device->next && !first->device->direct && !c->rotation ? coll_stage_join(first)
+	                                                                                       : 1;
 	c->turn = c->rotation ? c->rotation->begin : 0;
 	for (size_t j = 0; j < c->order.total && j < SLOTS && st == COLL_OK; j += c->join)
 		st = c->join > 1 ? put_gathers(s, first, j, joined_at(c, j))
