@@ -22,10 +22,11 @@ enum coll_planted {
 	COLL_PLANTED_HOST_TOUCH,    /* the host reads device memory */
 	COLL_PLANTED_STALE_WORDS,   /* the words of a call are those of the call before */
 	/* Of buffers in place, for the program cuda_records-planted. */
-	COLL_PLANTED_EARLY_RECORD, /* a buffer is named before all ranks have mapped it */
-	COLL_PLANTED_NO_TAIL,      /* a call ends while others may read its buffers */
-	COLL_PLANTED_STALE_REGION, /* memory that was freed and made again counts as the old one */
-	COLL_PLANTED_WRONG_OFFSET, /* a buffer that does not begin its allocation is read at the wrong place */
+	COLL_PLANTED_EARLY_RECORD,  /* a buffer is named before all ranks have mapped it */
+	COLL_PLANTED_NO_TAIL,       /* a call ends while others may read its buffers */
+	COLL_PLANTED_STALE_REGION,  /* memory that was freed and made again counts as the old one */
+	COLL_PLANTED_WRONG_OFFSET,  /* a buffer that does not begin its allocation is read at the wrong place */
+	COLL_PLANTED_KEPT_IN_PLACE, /* an input that its rank overwrites is said to stay as it is */
 	/* Of captured calls that go direct, for the program cuda_graphs-planted. */
 	COLL_PLANTED_EARLY_TAKEN, /* a rank reads the slots of others before they have come */
 	COLL_PLANTED_EARLY_CLEAR, /* a rank fills its slot before all have left it */

@@ -72,9 +72,21 @@ static void find_input(struct coll_comm *comm, const struct coll_job *job, struc
 	const bool overlap = job->in.base < job->out.base + out && job->out.base < job->in.base + in;
 	const bool written = overlap && (kind == COLL_KIND_ALL_TO_ALL || kind == COLL_KIND_SCAN);
 	const bool named = coll_mapped_reads(kind, root) && !call->in_host && !written && !coll_mapped_scales(job);
-
+	/* A rank with host memory goes on tile by tile, and then all have to. */
+	call->kept = (!overlap || planted(KEPT_IN_PLACE)) && !call->out_host;
 	coll_mapper_start(coll_mapped_of(comm));
 	coll_records_find(comm, job->in.base, named ? in : 0, &call->in);
+}
+
+/*
+ * Whether each rank had better reduce all inputs itself, if they lie in place. It reads n S bytes and writes S, where
+ * the parts of two shots cost 2 S + S / n and S + S / n; and it saves a sync. So two ranks do. Three do on one device,
+ * where a sync between processes may cost as much as the memory takes for hundreds of megabytes, but not over links,
+ * which then would carry 2 S to each device instead of 4 S / 3.
+ */
+static bool is_one_shot(const struct coll_mapped *d)
+{
+	return d->size == 2 || (d->size == 3 && d->one_device);
 }
 
 static struct coll_mapped_tile tile_of(const struct coll_mapped *d, const struct coll_job *job,
@@ -119,6 +131,7 @@ bool coll_mapped_prepare(struct coll_comm *comm, const struct coll_job *job, boo
 	if (is_long && !captured) {
 		call->long_ = true;
 		call->tail = kind != COLL_KIND_ALL_REDUCE && !planted(NO_TAIL);
+		call->one_shot = kind == COLL_KIND_ALL_REDUCE && is_one_shot(d);
 		find_input(comm, job, call, root);
 	}
 	call->stage =
@@ -226,7 +239,9 @@ static coll_status put_look(const struct coll_mapped *d, const struct coll_job *
 	                                  .number = call->number,
 	                                  .nranks = (uint32_t)d->size,
 	                                  .needed = coll_mapped_reads(kind, false) ? all : (uint32_t)1 << job->root,
-	                                  .may_whole = call->syncs == 1 && !call->in_host && !call->out_host};
+	                                  .may_whole =
+	                                          call->one_shot || (call->syncs == 1 && !coll_mapped_copies(call)),
+	                                  .kept = call->one_shot};
 
 	for (int r = 0; r < d->size; r++)
 		a.record[r] = mapped_word(d->peers[r].page, d->peers[r].page_at,

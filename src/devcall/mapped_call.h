@@ -31,6 +31,8 @@ bool coll_mapped_copy(struct coll_mapped *d, const struct coll_job *job, const s
 struct coll_mapped_call {
 	struct coll_run_stage stage;
 	bool in_host, out_host; /* these pass through pinned memory */
+	bool kept;              /* this rank does not write its input before the call ends */
+	bool one_shot;          /* an all-reduce in which each rank may reduce all inputs itself: agreed */
 	uint32_t syncs;         /* of a tile: times at which all ranks wait for each other */
 	uint32_t sync;          /* number of the last one before the call */
 	uint32_t turn;          /* number of its first tile, whose parity says which slots it uses; of captured calls,

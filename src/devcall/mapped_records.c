@@ -277,7 +277,7 @@ void coll_records_publish(struct coll_mapped *d, const struct coll_mapped_call *
 
 	if (!call->in.word)
 		return;
-	atomic_store_explicit(&r->in, call->in.word, memory_order_relaxed);
+	atomic_store_explicit(&r->in, call->in.word | (call->kept ? COLL_KERNEL_KEPT : 0), memory_order_relaxed);
 	atomic_store_explicit(&r->number, call->number, memory_order_release);
 }
 

@@ -196,8 +196,25 @@ coll_status coll_mapped_put_part(const struct coll_mapped_tile *t, coll_device_s
 
 	part_of(t, t->d->rank, &begin, &len);
 	where.shift = (t->first + begin) * elem;
+	if (t->call->one_shot && t->first == 0) {
+		where.whole_count = block_count(t, &t->job->out, 0);
+		where.whole_out = out_at(t, 0);
+	}
 	return put_reduce(t, s, slot_at(t, t->d->rank, true) + begin * elem, begin * elem, t->d->size, len,
 	                  t->call->long_ ? &where : NULL);
+}
+
+/* The same if each rank may have reduced all of it already. */
+static coll_status fetch_parts(const struct coll_mapped_tile *t, coll_device_stream s, const struct pieces *p)
+{
+	struct coll_kernel_fetch f[COLL_MAPPED_RANKS_MAX];
+
+	for (int i = 0; i < p->n; i++)
+		f[i] = (struct coll_kernel_fetch){.dst = p->at[i].dst,
+		                                  .src = p->at[i].src,
+		                                  .len_bytes = p->at[i].len_bytes,
+		                                  .rank = COLL_KERNEL_NOWHERE};
+	return t->d->device->table->fetch(t->d->device, s, f, p->n, mapped_found(t->d), t->base->guard);
 }
 
 static coll_status put_parts(const struct coll_mapped_tile *t, coll_device_stream s)
@@ -212,7 +229,7 @@ static coll_status put_parts(const struct coll_mapped_tile *t, coll_device_strea
 		begin *= t->job->elem_bytes;
 		add(&p, out_at(t, 0) + begin, slot_at(t, r, true) + begin, len * t->job->elem_bytes);
 	}
-	return put_move(t, s, &p);
+	return t->call->one_shot ? fetch_parts(t, s, &p) : put_move(t, s, &p);
 }
 
 /* What one rank alone has: blocks or a vector. */

@@ -11,10 +11,10 @@
 
 enum coll_planted coll_planted;
 
-static const char *const names[] = {"none",         "wrong-rank",  "deaf",         "named-file",    "wrong-byte",
-                                    "silent-end",   "wrong-row",   "late-kernel",  "pageable-copy", "late-stream",
-                                    "host-touch",   "stale-words", "early-record", "no-tail",       "stale-region",
-                                    "wrong-offset", "early-taken", "early-clear"};
+static const char *const names[] = {"none",         "wrong-rank",    "deaf",         "named-file",    "wrong-byte",
+                                    "silent-end",   "wrong-row",     "late-kernel",  "pageable-copy", "late-stream",
+                                    "host-touch",   "stale-words",   "early-record", "no-tail",       "stale-region",
+                                    "wrong-offset", "kept-in-place", "early-taken",  "early-clear"};
 
 __attribute__((constructor)) static void choose(void)
 {
