@@ -9,7 +9,6 @@
 #include "base/clock.h"
 #include "base/delay.h"
 #include "base/planted.h"
-#include "device/cuda_capture.h"
 
 struct coll_cuda_kernels {
 	struct coll_cuda_kernels *next;
@@ -39,8 +38,7 @@ static coll_status load(struct coll_cuda_device *c, struct coll_cuda_kernels *k)
 	return COLL_OK;
 }
 
-/* What was launched here has ended; NOT_READY: it has not in time. */
-static CUresult drain(struct coll_cuda_device *c)
+CUresult coll_cuda_drain(struct coll_cuda_device *c)
 {
 	const uint64_t deadline = coll_clock_ns() + COLL_DELAY_NS(KERNELS_READY);
 	CUresult result;
@@ -63,25 +61,7 @@ static coll_status launch_all(struct coll_cuda_device *c)
 		coll_kernels_nothing(&l, i);
 		result = coll_cuda_launch(c, c->stream, &l);
 	}
-	return coll_cuda_report(c, "first launch of the kernels", result == CUDA_SUCCESS ? drain(c) : result);
-}
-
-coll_status coll_cuda_clear(struct coll_device *d, const uint64_t *words, int nwords)
-{
-	struct coll_cuda_device *c = coll_cuda_of(d);
-	struct coll_kernel_launch l;
-	CUresult result = coll_cuda_enter_relaxed(c);
-
-	if (result == CUDA_SUCCESS) {
-		for (int i = 0; i < nwords && result == CUDA_SUCCESS; i++) {
-			coll_kernels_gather(&l, 0, 0, 0, 0, words[i], 0, 1);
-			result = coll_cuda_launch(c, c->stream, &l);
-		}
-		if (result == CUDA_SUCCESS)
-			result = drain(c);
-		coll_cuda_leave_relaxed(c);
-	}
-	return coll_cuda_report(c, "clearing words of the device", result);
+	return coll_cuda_report(c, "first launch of the kernels", result == CUDA_SUCCESS ? coll_cuda_drain(c) : result);
 }
 
 static void use(struct coll_cuda_device *c, struct coll_cuda_kernels *k)

@@ -11,8 +11,8 @@
 /* Entered; c->stream is there. Fills c->kernel. Returns when every kernel has run once. */
 coll_status coll_cuda_kernels_load(struct coll_cuda_device *c);
 
-/* A member of the table. */
-coll_status coll_cuda_clear(struct coll_device *d, const uint64_t *words, int nwords);
+/* Entered. What was launched on c->stream has ended; NOT_READY: it has not in time. */
+CUresult coll_cuda_drain(struct coll_cuda_device *c);
 
 /* Entered. A graph has kernels of c. */
 void coll_cuda_kernels_keep(struct coll_cuda_device *c);

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "device/cuda_capture.h"
+#include "device/cuda_kernels.h"
 #include "device/cuda_state.h"
 
 enum { PAGE = 4096, FOREIGN_MAX = 16 };
@@ -186,4 +187,22 @@ coll_status coll_cuda_unpin(struct coll_device *d, void *host)
 	struct coll_cuda_device *c = coll_cuda_of(d);
 
 	return COLL_CUDA_CALL(c, _relaxed, cuMemHostUnregister, host);
+}
+
+coll_status coll_cuda_clear(struct coll_device *d, const uint64_t *words, int nwords)
+{
+	struct coll_cuda_device *c = coll_cuda_of(d);
+	struct coll_kernel_launch l;
+	CUresult result = coll_cuda_enter_relaxed(c);
+
+	if (result == CUDA_SUCCESS) {
+		for (int i = 0; i < nwords && result == CUDA_SUCCESS; i++) {
+			coll_kernels_gather(&l, 0, 0, 0, 0, words[i], 0, 1);
+			result = coll_cuda_launch(c, c->stream, &l);
+		}
+		if (result == CUDA_SUCCESS)
+			result = coll_cuda_drain(c);
+		coll_cuda_leave_relaxed(c);
+	}
+	return coll_cuda_report(c, "clearing words of the device", result);
 }

@@ -25,6 +25,8 @@ ONLY = {
     "topology": re.compile(r"^base/"),
     "bootstrap": re.compile(r"^base/|^net/listen\.h$"),
     "sim": re.compile(r"^(base|net|reduce|plan|algos|engine|transport|transports|record|tests)/"),
+    # Control planes and the agreement of members, as the library has them, on the simulated network.
+    "sim/faults": re.compile(r"^(base|net|sim|control|members|tests)/|^core/comm\.h$"),
     "gpt": re.compile(r"^$"),
     "ddp": re.compile(r"^base/sized\.h$"),
     # The driver and its devices, the state of a communicator that a watchdog reads, the end of a group that was refused, unused ids, and
@@ -63,6 +65,8 @@ def folder(path):
     parts = path.split("/")
     if parts[0] == "transports" and len(parts) > 2:
         return "/".join(parts[:2])
+    if path.startswith("sim/faults/"):
+        return "sim/faults"
     return parts[1] if parts[0] == "src" else parts[0]
 
 
