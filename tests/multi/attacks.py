@@ -23,7 +23,9 @@ from job import Report, abstract_names, alive, inodes, kill_all, now, starved, u
 from wires import ip, missing  # noqa: E402
 
 NOBODY, NETWORK, PREFIX = 65534, "10.94", f"coll-attacks-{os.getpid()}-"
-PORT, RUN, COUNT = 29471, "none", "1024"
+RUN, COUNT = "none", "1024"
+# Of this program alone, since others run beside it; told to strangers.
+PORT = int(os.environ.get("ATTACKS_PORT", 29471 + os.getpid() % 500))
 KINDS = ("silent", "slow", "garbage", "half")
 MEMORY_MB, LATE_S = 20 if "ASAN_OPTIONS" in os.environ else 10, 1.0
 # Memory that is freed has not grown: AddressSanitizer keeps it for long, and has more around each block.
@@ -300,7 +302,7 @@ class Stranger:
         self.process = subprocess.Popen((["ip", "netns", "exec", space] if space else []) +
                                         ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"] + words,
                                         stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd="/",
-                                        env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin"})
+                                        env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "ATTACKS_PORT": str(PORT)})
 
     def begin(self, what, **more):
         print(json.dumps({"do": what, **more}), file=self.process.stdin, flush=True)
