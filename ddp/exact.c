@@ -20,15 +20,17 @@
 #include "ddp/ddp_inner.h"
 #include "ddp/layout.h"
 
-#define SCALE      0x1p50
-#define LIMIT      0x1p13 /* of |g|, and of the sum of a block's bounds */
-#define BOUND_UNIT 0x1p20
+/* Powers of two. */
+enum { SCALE_BITS = 50, LIMIT_BITS = 13, UNIT_BITS = 20 };
+#define SCALE      ((double)((int64_t)1 << SCALE_BITS))
+#define LIMIT      ((double)(1 << LIMIT_BITS)) /* of |g|, and of the sum of a block's bounds */
+#define BOUND_UNIT ((double)(1 << UNIT_BITS))
 #define SPENT      ((int64_t)1 << 40) /* the bound of what cannot be added; 2^22 of them still fit */
 #define BLOCK      DDP_EXACT_BLOCK
 #define STRIDE     (BLOCK + 1) /* the bound comes behind its block */
 
-static_assert(LIMIT * SCALE == 0x1p63, "a sum below the limit fits an int64_t");
-static_assert(LIMIT * BOUND_UNIT < 0x1p40, "what is spent is above the limit");
+static_assert(LIMIT_BITS + SCALE_BITS == 63, "a sum below the limit fits an int64_t");
+static_assert(LIMIT_BITS + UNIT_BITS < 40, "what is spent is above the limit");
 
 static size_t blocks_of(size_t count)
 {
