@@ -5,6 +5,7 @@
  * among all pairs; a longer one by a heap of pairs, in which stale ones are skipped: the same result in n log n.
  */
 #include "gpt/bpe.h"
+#include "gpt/bpe_heap.h"
 #include "gpt/bpe_inner.h"
 #include <stdlib.h>
 
@@ -295,97 +296,67 @@ static size_t merge_small(const struct gpt_bpe *b, const uint8_t *p, size_t len_
 	return n;
 }
 
-struct pair {
-	uint32_t rank, left, right, token;
-	size_t place;
-};
-
-struct heap {
-	struct pair *at;
-	size_t count;
-};
-
-static bool before(const struct pair *x, const struct pair *y)
-{
-	return x->rank < y->rank || (x->rank == y->rank && x->place < y->place);
-}
-
-static void push(struct heap *h, struct pair x)
-{
-	size_t i = h->count++;
-
-	for (; i > 0 && before(&x, &h->at[(i - 1) / 2]); i = (i - 1) / 2)
-		h->at[i] = h->at[(i - 1) / 2];
-	h->at[i] = x;
-}
-
-static struct pair pop(struct heap *h)
-{
-	const struct pair top = h->at[0], x = h->at[--h->count];
-	size_t i = 0, child;
-
-	while ((child = 2 * i + 1) < h->count) {
-		child += child + 1 < h->count && before(&h->at[child + 1], &h->at[child]);
-		if (!before(&h->at[child], &x))
-			break;
-		h->at[i] = h->at[child];
-		i = child;
-	}
-	h->at[i] = x;
-	return top;
-}
-
 /* A piece as a list of places: next of the last one is count. */
 struct chain {
 	uint32_t *ids;
 	size_t *next, *prev, count;
 };
 
-static void push_pair(const struct gpt_bpe *b, const struct chain *c, struct heap *h, size_t i)
+/* By rank, then by place. False: no memory. */
+static bool push_pair(const struct gpt_bpe *b, const struct chain *c, struct gpt_bpe_heap *h, size_t i)
 {
-	const uint32_t left = c->ids[i], right = c->ids[c->next[i]];
-	const struct merge *m = merge_of(b, left, right);
+	const struct merge *m = merge_of(b, c->ids[i], c->ids[c->next[i]]);
 
-	if (m)
-		push(h, (struct pair){m->rank, left, right, m->token, i});
+	return !m || gpt_bpe_push(h, (struct gpt_bpe_entry){m->rank, i});
 }
 
-static void merge_all(const struct gpt_bpe *b, struct chain *c, struct heap *h)
+/* Merge the pair at i, and note the pairs beside it. */
+static bool merge_at(const struct gpt_bpe *b, struct chain *c, struct gpt_bpe_heap *h, size_t i, uint32_t token)
+{
+	const size_t other = c->next[i];
+
+	c->ids[i] = token;
+	c->ids[other] = NONE;
+	c->next[i] = c->next[other];
+	if (c->next[i] < c->count) {
+		c->prev[c->next[i]] = i;
+		if (!push_pair(b, c, h, i))
+			return false;
+	}
+	return i == 0 || push_pair(b, c, h, c->prev[i]);
+}
+
+static bool merge_all(const struct gpt_bpe *b, struct chain *c, struct gpt_bpe_heap *h)
 {
 	for (size_t i = 0; i < c->count; i++) {
 		c->next[i] = i + 1;
 		c->prev[i] = i - 1;
-		if (i + 1 < c->count)
-			push_pair(b, c, h, i);
+		if (i + 1 < c->count && !push_pair(b, c, h, i))
+			return false;
 	}
 	while (h->count) {
-		const struct pair x = pop(h);
-		const size_t i = x.place, other = c->next[i];
+		const struct gpt_bpe_entry x = gpt_bpe_pop(h);
+		const uint32_t left = b->ranks[x.first][0], right = b->ranks[x.first][1];
+		const size_t i = x.second, other = c->next[i];
 
-		if (c->ids[i] != x.left || other >= c->count || c->ids[other] != x.right)
+		/* Another merge took one of both. */
+		if (c->ids[i] != left || other >= c->count || c->ids[other] != right)
 			continue;
-		c->ids[i] = x.token;
-		c->ids[other] = NONE;
-		c->next[i] = c->next[other];
-		if (c->next[i] < c->count) {
-			c->prev[c->next[i]] = i;
-			push_pair(b, c, h, i);
-		}
-		if (i > 0)
-			push_pair(b, c, h, c->prev[i]);
+		if (!merge_at(b, c, h, i, merge_of(b, left, right)->token))
+			return false;
 	}
+	return true;
 }
 
 static long merge_long(const struct gpt_bpe *b, const uint8_t *p, size_t n, uint32_t *out)
 {
 	struct chain c = {malloc(n * sizeof(*c.ids)), malloc(n * sizeof(*c.next)), malloc(n * sizeof(*c.prev)), 0};
-	/* A merge takes one pair out, and puts in two at most. */
-	struct heap h = {malloc(3 * n * sizeof(*h.at)), 0};
+	struct gpt_bpe_heap h = {0};
 	long count = -1;
 
-	if (c.ids && c.next && c.prev && h.at) {
+	if (c.ids && c.next && c.prev)
 		c.count = begin_piece(b, p, n, c.ids);
-		merge_all(b, &c, &h);
+	if (c.ids && c.next && c.prev && merge_all(b, &c, &h)) {
 		count = 0;
 		for (size_t i = 0; i < c.count; i = c.next[i])
 			out[count++] = c.ids[i];

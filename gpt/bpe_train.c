@@ -4,6 +4,7 @@
  * the true one.
  */
 #include "gpt/bpe.h"
+#include "gpt/bpe_heap.h"
 #include "gpt/bpe_inner.h"
 #include <stdlib.h>
 
@@ -23,17 +24,12 @@ struct pair {
 	uint32_t count, room;
 };
 
-struct entry {
-	uint64_t times, key;
-};
-
 struct training {
 	struct piece *pieces;
 	size_t piece_count, piece_room;
 	struct pair *pairs; /* open addressing; free: key UINT64_MAX */
 	size_t pair_count, pair_room;
-	struct entry *heap;
-	size_t heap_count, heap_room;
+	struct gpt_bpe_heap heap;
 	bool failed; /* memory */
 };
 
@@ -155,45 +151,10 @@ static bool grow_pairs(struct training *t)
 	return true;
 }
 
-static bool before(const struct entry *x, const struct entry *y)
+/* The most frequent first, then the smaller pair. */
+static void push(struct training *t, uint64_t times, uint64_t key)
 {
-	return x->times > y->times || (x->times == y->times && x->key < y->key);
-}
-
-static void push(struct training *t, struct entry x)
-{
-	size_t i;
-
-	if (t->heap_count == t->heap_room) {
-		const size_t room = t->heap_room ? 2 * t->heap_room : 1 << 12;
-		struct entry *grown = realloc(t->heap, room * sizeof(*grown));
-
-		if (!grown) {
-			t->failed = true;
-			return;
-		}
-		t->heap = grown;
-		t->heap_room = room;
-	}
-	for (i = t->heap_count++; i > 0 && before(&x, &t->heap[(i - 1) / 2]); i = (i - 1) / 2)
-		t->heap[i] = t->heap[(i - 1) / 2];
-	t->heap[i] = x;
-}
-
-static struct entry pop(struct training *t)
-{
-	const struct entry top = t->heap[0], x = t->heap[--t->heap_count];
-	size_t i = 0, child;
-
-	while ((child = 2 * i + 1) < t->heap_count) {
-		child += child + 1 < t->heap_count && before(&t->heap[child + 1], &t->heap[child]);
-		if (!before(&t->heap[child], &x))
-			break;
-		t->heap[i] = t->heap[child];
-		i = child;
-	}
-	t->heap[i] = x;
-	return top;
+	t->failed |= !gpt_bpe_push(&t->heap, (struct gpt_bpe_entry){UINT64_MAX - times, key});
 }
 
 /* The pair stands once more in a piece. */
@@ -239,7 +200,7 @@ static void count_pairs(struct training *t)
 			add_pair(t, key_of(t->pieces[i].ids[k], t->pieces[i].ids[k + 1]), (uint32_t)i);
 	for (size_t i = 0; i < t->pair_room && !t->failed; i++)
 		if (t->pairs[i].key != UINT64_MAX)
-			push(t, (struct entry){t->pairs[i].times, t->pairs[i].key});
+			push(t, t->pairs[i].times, t->pairs[i].key);
 }
 
 /* ---- Merging ------------------------------------------------------------------------------- */
@@ -248,7 +209,7 @@ static void add_joined(struct training *t, uint64_t key, uint32_t piece)
 {
 	add_pair(t, key, piece);
 	if (!t->failed)
-		push(t, (struct entry){pair_place(t->pairs, t->pair_room, key)->times, key});
+		push(t, pair_place(t->pairs, t->pair_room, key)->times, key);
 }
 
 /* Everywhere in a piece, from its beginning; only the pairs beside a merge change. */
@@ -280,16 +241,16 @@ static void merge_in(struct training *t, uint32_t index, uint32_t left, uint32_t
  * which get one for each change. */
 static bool most_frequent(struct training *t, uint64_t *key)
 {
-	while (t->heap_count) {
-		const struct entry e = pop(t);
-		const uint64_t times = pair_place(t->pairs, t->pair_room, e.key)->times;
+	while (t->heap.count) {
+		const struct gpt_bpe_entry e = gpt_bpe_pop(&t->heap);
+		const uint64_t was = UINT64_MAX - e.first, times = pair_place(t->pairs, t->pair_room, e.second)->times;
 
-		if (times == e.times && times > 0) {
-			*key = e.key;
+		if (times == was && times > 0) {
+			*key = e.second;
 			return true;
 		}
-		if (times > 0 && times < e.times)
-			push(t, (struct entry){times, e.key});
+		if (times > 0 && times < was)
+			push(t, times, e.second);
 	}
 	return false;
 }
@@ -349,7 +310,7 @@ static void end_training(struct training *t)
 		free(t->pairs[i].pieces);
 	free(t->pieces);
 	free(t->pairs);
-	free(t->heap);
+	free(t->heap.at);
 }
 
 /* The same with fewer tokens. */
