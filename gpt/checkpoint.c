@@ -1,7 +1,6 @@
 #include "gpt/checkpoint.h"
 #include "gpt/rng.h"
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -51,94 +50,6 @@ int gpt_write_all(int fd, const void *data, size_t len_bytes)
 		len_bytes -= (size_t)n;
 	}
 	return 0;
-}
-
-static int write_file(int fd, const struct header *h, const struct gpt_checkpoint *c)
-{
-	const float *const arrays[] = {c->weights, c->m, c->v};
-	const void *extra = c->extra ? c->extra : "";
-	const size_t len_bytes = h->weight_count * sizeof(float);
-	uint64_t sum = gpt_checksum(0, h, sizeof(*h));
-
-	if (gpt_write_all(fd, h, sizeof(*h)))
-		return -1;
-	for (uint32_t i = 0; i < h->arrays; i++) {
-		sum = gpt_checksum(sum, arrays[i], len_bytes);
-		if (gpt_write_all(fd, arrays[i], len_bytes))
-			return -1;
-	}
-	sum = gpt_checksum(sum, extra, h->extra_bytes);
-	if (gpt_write_all(fd, extra, h->extra_bytes))
-		return -1;
-	return gpt_write_all(fd, &sum, sizeof(sum)) ? -1 : fsync(fd);
-}
-
-/* Make a rename in path's directory last. */
-static int sync_directory(const char *path)
-{
-	char dir[4096];
-	char *slash;
-	int fd, rc;
-
-	snprintf(dir, sizeof(dir), "%s", path);
-	slash = strrchr(dir, '/');
-	if (slash)
-		slash[1] = 0;
-	fd = open(slash ? dir : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	if (fd < 0)
-		return -1;
-	rc = fsync(fd);
-	close(fd);
-	return rc;
-}
-
-static int write_aside(const char *aside, const struct header *h, const struct gpt_checkpoint *c)
-{
-	int fd = open(aside, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666), rc;
-
-	if (fd < 0)
-		return -1;
-	rc = write_file(fd, h, c);
-	if (close(fd) && !rc)
-		rc = -1;
-	return rc;
-}
-
-int gpt_checkpoint_save(const char *path, const struct gpt_checkpoint *c)
-{
-	const struct gpt_shape *s = &c->shape;
-	const struct gpt_tokenizer *t = &c->tokenizer;
-	struct header h = {.vocab_kind = t->vocab, s->vocab, s->context, s->layers, s->heads, s->width, t->size};
-	char aside[4096];
-
-	if ((size_t)snprintf(aside, sizeof(aside), "%s.part", path) >= sizeof(aside)) {
-		errno = ENAMETOOLONG;
-		return -1;
-	}
-	memcpy(h.magic, magic, sizeof(magic));
-	memcpy(h.byte_of, t->byte_of, sizeof(h.byte_of));
-	h.arrays = c->m && c->v ? 3 : 1;
-	h.step = c->step;
-	h.signature = c->signature;
-	h.ranks = c->ranks;
-	h.weight_count = gpt_param_count(s);
-	h.extra_bytes = c->extra_bytes;
-	if (write_aside(aside, &h, c) || rename(aside, path)) {
-		const int cause = errno;
-
-		unlink(aside);
-		errno = cause;
-		return -1;
-	}
-	return sync_directory(path);
-}
-
-int gpt_checkpoint_write(const char *path, struct gpt_model *model, const struct gpt_tokenizer *t, uint64_t step)
-{
-	return gpt_checkpoint_save(path, &(struct gpt_checkpoint){.shape = *gpt_model_shape(model),
-	                                                          .tokenizer = *t,
-	                                                          .step = step,
-	                                                          .weights = gpt_model_params(model)});
 }
 
 /* As gpt_param_count(), which wraps around for shapes that only a forged file has. */

@@ -1,13 +1,11 @@
 /*
- * A trained model in a file: shape, vocabulary, step, weights, checksum; and, to
- * go on with training, the optimiser's means and what else must be equal then.
+ * The model.ckpt of earlier versions, which is read and no longer written: shape, vocabulary, step, weights, checksum.
  *
  * Little-endian: magic "collgpt3"; u32 vocab kind, vocab size, context, layers,
  * heads, width, tokens of the vocabulary that are bytes, arrays (1: weights; 3: and
  * both means); u64 step, number of weights, signature, ranks, extra bytes; the
  * vocabulary's 256 bytes; the arrays as f32 in arena order; the extra bytes; u64 checksum
- * of all before it. The file under its final name is always whole: it is written
- * aside, flushed, then renamed.
+ * of all before it.
  */
 #ifndef GPT_CHECKPOINT_H
 #define GPT_CHECKPOINT_H
@@ -26,11 +24,6 @@ struct gpt_checkpoint {
 	void *extra;    /* the writer's */
 	size_t extra_bytes;
 };
-
-/* 0, or -1 with errno set. */
-int gpt_checkpoint_save(const char *path, const struct gpt_checkpoint *c);
-/* Weights alone. */
-int gpt_checkpoint_write(const char *path, struct gpt_model *model, const struct gpt_tokenizer *t, uint64_t step);
 
 /* 0, or -1 with errno set (EILSEQ: not a checkpoint, or a damaged one). */
 int gpt_checkpoint_read(const char *path, struct gpt_checkpoint *c);
