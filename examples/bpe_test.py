@@ -73,7 +73,7 @@ def ids_of(folder, tokenizer, path):
 def main():
     with tempfile.TemporaryDirectory() as folder:
         train, text, one = (os.path.join(folder, n) for n in ("train", "text", "one"))
-        for path, what in ((train, mixed(SIZE, 1) + 2000 * (27 * "a" + " ")), (text, mixed(SIZE, 2)), (one, "a" * min(2 * SIZE, 2000000) + "b")):
+        for path, what in ((train, mixed(SIZE, 1) + 2000 * (27 * "a" + " ")), (text, mixed(SIZE, 2)), (one, "a" * (min(2 * SIZE, 2000000) + 1))):
             with open(path, "w", encoding="utf-8", newline="") as f:
                 f.write(what)
         ours, theirs = os.path.join(folder, "ours.json"), os.path.join(folder, "theirs.json")
