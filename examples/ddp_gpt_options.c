@@ -317,6 +317,7 @@ void options_print_help(void)
 	       "  ddp_gpt sample DIR [flags]      text from a trained model\n"
 	       "  ddp_gpt tokenizer train --size N --to FILE TEXT..          learn a vocabulary\n"
 	       "  ddp_gpt tokenize --tokenizer FILE --to FILE.bin TEXT..     a file of tokens\n"
+	       "  ddp_gpt decode --tokenizer FILE FILE.bin..                 its text\n"
 	       "  ddp_gpt --version               version and commit\n");
 	for (int i = 0; i < ddp_gpt_flag_count; i++)
 		print_flag(&ddp_gpt_flags[i]);

@@ -190,6 +190,70 @@ def byte_pairs(folder, data):
         check("refused: " + args[-1][-10:], code == 2 and word in stderr, stderr)
 
 
+def read_llmc(path):
+    """As llm.c's dataloader does."""
+    with open(path, "rb") as f:
+        head = struct.unpack("<256i", f.read(1024))
+        wide = head[0] == 20240801
+        assert head[:2] in ((20240520, 1), (20240801, 7))
+        return list(struct.unpack("<%d%s" % (head[2], "I" if wide else "H"), f.read()))
+
+
+def read_nanogpt(path):
+    """As nanoGPT's np.memmap of uint16."""
+    with open(path, "rb") as f:
+        text = f.read()
+    return list(struct.unpack("<%dH" % (len(text) // 2), text))
+
+
+def write_llmc(path, ids, wide=False, count=None):
+    with open(path, "wb") as f:
+        f.write(struct.pack("<256i", *(20240801, 7) if wide else (20240520, 1), len(ids) if count is None else count, *[0] * 253)
+                + struct.pack("<%d%s" % (len(ids), "I" if wide else "H"), *ids))
+    return path
+
+
+def write_nanogpt(path, ids, wide=False):
+    with open(path, "wb") as f:
+        f.write(struct.pack("<%d%s" % (len(ids), "I" if wide else "H"), *ids))
+    return path
+
+
+def token_files(folder, data):
+    """Files of tokens by their owners' readers and writers, and what is damaged named with its offset."""
+    tokenizer, ids, raw = (os.path.join(folder, n) for n in ("tokenizer.json", "ids.bin", "raw.bin"))
+    run(0, "tokenizer", "train", "--size", "270", "--to", tokenizer, data)
+    for more, to in (([], ids), (["--raw"], raw)):
+        run(0, "tokenize", "--tokenizer", tokenizer, "--to", to, *more, data)
+    want = read_llmc(ids)
+    check("both kinds hold the same tokens", want == read_nanogpt(raw) and len(want) > 500 and want[-1] == 269)
+    with open(data, encoding="utf-8") as f:
+        text = f.read() + "<|endoftext|>"
+    for name, path, more in (("llm.c's", write_llmc(ids, want), []), ("llm.c's of 32 bits", write_llmc(ids + "4", want, True), []),
+                             ("nanoGPT's", write_nanogpt(raw, want), []), ("raw ones of 32 bits", write_nanogpt(raw + "4", want, True), ["--token-bytes", "4"])):
+        code, stdout, stderr = run(0, "decode", "--tokenizer", tokenizer, *more, path)
+        check("decode: %s gives the text back" % name, code == 0 and stdout == text, stderr)
+    special = os.path.join(folder, "special")
+    with open(special, "w", encoding="utf-8") as f:
+        f.write("ring<|endoftext|>tree")
+    counts = []
+    for more in ([], ["--special"]):
+        run(0, "tokenize", "--tokenizer", tokenizer, "--to", ids, *more, special)
+        counts.append(read_llmc(ids).count(269))
+    back = os.path.join(folder, "back")
+    code, _, stderr = run(0, "decode", "--tokenizer", tokenizer, "--to", back, ids)
+    check("--special: the end token in a text is one token, else text", counts == [1, 2] and code == 0 and read(folder, "back") == "ring<|endoftext|>tree<|endoftext|>",
+          str(counts) + stderr)
+    odd = write_nanogpt(raw, want)
+    with open(odd, "ab") as f:
+        f.write(b"x")
+    for name, path, word in (("a false count", write_llmc(ids, want, count=len(want) + 1), "offset 8"), ("a negative count", write_llmc(ids + "n", want, count=-1), "offset 8"),
+                             ("an odd size", odd, "offset %d" % (2 * len(want))), ("a token that is none", write_llmc(ids + "v", want[:7] + [270]), "offset %d" % (1024 + 14)),
+                             ("no tokens", write_llmc(ids + "0", []), "offset 1024"), ("an empty file", write_nanogpt(raw + "0", []), "empty"), ("a directory", folder, "not a file")):
+        code, _, stderr = run(0, "decode", "--tokenizer", tokenizer, "--to", back, path)
+        check("refused with file and offset: " + name, code == 1 and path in stderr and word in stderr, stderr)
+
+
 def any_number_of_ranks(folder, data):
     """Nothing need divide anything: ranks without a sequence, passes without one."""
     want = train(folder, "ten", 1, data, "--batch", "10")
@@ -679,7 +743,7 @@ def ends_for_one_reason(folder, data):
 
 
 GROUPS = [same_batch_for_any_number_of_ranks, ways_to_the_same_weights, what_is_hidden_is_told,
-          same_bits_on_any_number_of_ranks, any_number_of_ranks, byte_pairs, validation_reads_each_window_once, resuming, output_directory, damaged_states, states_for_any_number_of_ranks, stopping, watching, files_of_the_first_rank,
+          same_bits_on_any_number_of_ranks, any_number_of_ranks, byte_pairs, token_files, validation_reads_each_window_once, resuming, output_directory, damaged_states, states_for_any_number_of_ranks, stopping, watching, files_of_the_first_rank,
           any_number_of_steps, sampling, beginning_with_a_model, refusals, ends_for_one_reason]
 
 

@@ -2,32 +2,28 @@
  * Vocabularies and token files, without ranks:
  *
  *	ddp_gpt tokenizer train --size N --to tokenizer.json TEXT..
- *	ddp_gpt tokenize --tokenizer PATH --to FILE.bin [--raw] TEXT..
+ *	ddp_gpt tokenize --tokenizer PATH --to FILE.bin [--raw] [--special] TEXT..
+ *	ddp_gpt decode --tokenizer PATH [--to TEXT] [--token-bytes N] FILE.bin..
  *
- * A token file is llm.c's: 256 numbers of 32 bits (magic, version, how many tokens), then the tokens in 16 bits, or in
- * 32 where the vocabulary is larger. --raw leaves the numbers before them out, as nanoGPT does. Each text is a
- * document: the end token comes after it, if there is one.
+ * Token files are those of gpt/formats/token_file.h. Each text is a document: the end token comes after it, if there is
+ * one.
  */
 #include "ddp_gpt_tokens.h"
 #include "ddp_gpt_text.h"
 #include "gpt/formats/file.h"
 #include "gpt/formats/hf.h"
+#include "gpt/formats/token_file.h"
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define MAGIC_16   20240520
-#define VERSION_16 1
-#define MAGIC_32   20240801
-#define VERSION_32 7
-#define HEAD       256
-#define SIZE_MOST  (1 << 20)
+#define SIZE_MOST (1 << 20)
 
 struct request {
 	const char *to, *tokenizer;
-	long size;
-	bool raw;
+	long size, token_bytes;
+	bool raw, special;
 	char **texts;
 	int text_count;
 };
@@ -38,39 +34,56 @@ static int complain(const char *what, const char *why)
 	return 1;
 }
 
-/* Status 2 for a command line that makes no sense. */
+static int set_size(struct request *r, const char *value)
+{
+	char *end;
+
+	r->size = strtol(value, &end, 10);
+	return *end || r->size < 258 || r->size > SIZE_MOST ? complain("--size", "must be from 258 to 1048576") : 0;
+}
+
+static int set_token_bytes(struct request *r, const char *value)
+{
+	r->token_bytes = strcmp(value, "4") ? 2 : 4;
+	return strcmp(value, "4") && strcmp(value, "2") ? complain("--token-bytes", "must be 2 or 4") : 0;
+}
+
+/* One flag; its value, if it has one, is at[1]. How many arguments it took; 0: it was said what is wrong. */
+static int set_flag(struct request *r, char **at)
+{
+	if (strcmp(at[0], "--raw") == 0)
+		return r->raw = true;
+	if (strcmp(at[0], "--special") == 0)
+		return r->special = true;
+	if (!at[1])
+		return complain(at[0], "needs a value"), 0;
+	if (strcmp(at[0], "--to") == 0)
+		r->to = at[1];
+	else if (strcmp(at[0], "--tokenizer") == 0)
+		r->tokenizer = at[1];
+	else if (strcmp(at[0], "--size") == 0)
+		return set_size(r, at[1]) ? 0 : 2;
+	else if (strcmp(at[0], "--token-bytes") == 0)
+		return set_token_bytes(r, at[1]) ? 0 : 2;
+	else
+		return complain(at[0], "unknown argument"), 0;
+	return 2;
+}
+
 static int parse(int argc, char **argv, int first, struct request *r)
 {
-	r->texts = argv + argc;
-	for (int i = first; i < argc; i++) {
-		const char *arg = argv[i];
-		char *end;
+	int i = first;
 
-		if (strncmp(arg, "--", 2) != 0) {
-			r->texts = argv + i;
-			r->text_count = argc - i;
-			break;
-		}
-		if (strcmp(arg, "--raw") == 0) {
-			r->raw = true;
-			continue;
-		}
-		if (i + 1 == argc)
-			return complain(arg, "needs a value"), 2;
-		if (strcmp(arg, "--to") == 0)
-			r->to = argv[++i];
-		else if (strcmp(arg, "--tokenizer") == 0)
-			r->tokenizer = argv[++i];
-		else if (strcmp(arg, "--size") == 0) {
-			r->size = strtol(argv[++i], &end, 10);
-			if (*end || r->size < 258 || r->size > SIZE_MOST)
-				return complain("--size", "must be from 258 to 1048576"), 2;
-		} else
-			return complain(arg, "unknown argument"), 2;
+	while (i < argc && strncmp(argv[i], "--", 2) == 0) {
+		const int took = set_flag(r, argv + i);
+
+		if (took == 0)
+			return -1;
+		i += took;
 	}
-	if (!r->to || !r->text_count)
-		return complain(argv[1], "needs --to FILE and texts"), 2;
-	return 0;
+	r->texts = argv + i;
+	r->text_count = argc - i;
+	return i < argc ? 0 : complain(argv[1], "needs files");
 }
 
 /* ---- Training ------------------------------------------------------------------------- */
@@ -134,23 +147,6 @@ static int train(const struct request *r)
 
 /* ---- Token files ------------------------------------------------------------------------ */
 
-static int put_tokens(struct gpt_sink *sink, const int32_t *tokens, size_t count, bool wide)
-{
-	uint16_t narrow[4096];
-
-	if (wide)
-		return gpt_put(sink, tokens, count * sizeof(*tokens));
-	for (size_t i = 0; i < count; i += 4096) {
-		const size_t n = count - i < 4096 ? count - i : 4096;
-
-		for (size_t k = 0; k < n; k++)
-			narrow[k] = (uint16_t)tokens[i + k];
-		if (gpt_put(sink, narrow, n * sizeof(*narrow)))
-			return -1;
-	}
-	return 0;
-}
-
 /* The tokens of all texts; free() them. NULL: it was said why. */
 static int32_t *encode_all(const struct request *r, const struct gpt_tokenizer *t, size_t *count)
 {
@@ -184,58 +180,122 @@ static int32_t *encode_all(const struct request *r, const struct gpt_tokenizer *
 	return tokens;
 }
 
-static int write_tokens(const struct request *r, const int32_t *tokens, size_t count, int vocab)
+static int open_tokenizer(const struct request *r, struct gpt_tokenizer *t)
 {
-	const bool wide = vocab > 65536;
-	int32_t head[HEAD] = {wide ? MAGIC_32 : MAGIC_16, wide ? VERSION_32 : VERSION_16, (int32_t)count};
-	struct gpt_file f;
+	char why[4096 + 256];
 
-	if (!r->raw && count > INT32_MAX)
-		return complain(r->to, "more than 2^31 - 1 tokens: use --raw, or several files");
-	if (gpt_file_create(&f, r->to))
-		return complain(r->to, strerror(errno));
-	if (gpt_file_close(&f, (r->raw || !gpt_put(&f.sink, head, sizeof(head))) &&
-	                               !put_tokens(&f.sink, tokens, count, wide)))
-		return complain(r->to, strerror(errno));
-	return printf("ddp_gpt: %zu tokens of %d bytes in %s\n", count, wide ? 4 : 2, r->to) < 0;
+	switch (gpt_hf_read_tokenizer(r->tokenizer, t, why, sizeof(why))) {
+	case 0: t->special = r->special; return 0;
+	case 1: return complain(r->tokenizer, "has no tokenizer");
+	default: fprintf(stderr, "ddp_gpt: %s\n", why); return -1;
+	}
 }
 
 static int tokenize(const struct request *r)
 {
 	struct gpt_tokenizer t = {0};
-	char why[4096 + 256];
 	int32_t *tokens;
 	size_t count;
 	int rc = 1;
 
-	if (!r->tokenizer)
-		return complain("tokenize", "needs --tokenizer PATH"), 2;
-	switch (gpt_hf_read_tokenizer(r->tokenizer, &t, why, sizeof(why))) {
-	case 0: break;
-	case 1: return complain(r->tokenizer, "has no tokenizer");
-	default: fprintf(stderr, "ddp_gpt: %s\n", why); return 1;
-	}
+	if (open_tokenizer(r, &t))
+		return 1;
 	tokens = encode_all(r, &t, &count);
-	if (tokens)
-		rc = write_tokens(r, tokens, count, t.size);
+	if (tokens && gpt_token_file_write(r->to, tokens, count, t.size, r->raw) == 0)
+		rc = printf("ddp_gpt: %zu tokens of %d bytes in %s\n", count, t.size > 65536 ? 4 : 2, r->to) < 0;
+	else if (tokens)
+		complain(r->to,
+		         errno == EFBIG ? "more than 2^31 - 1 tokens: use --raw, or several files" : strerror(errno));
 	free(tokens);
 	gpt_tokenizer_free(&t);
 	return rc;
 }
 
-bool tokens_wanted(int argc, char **argv)
+/* ---- Back to text -------------------------------------------------------------------------- */
+
+static int put_text(const struct gpt_tokenizer *t, const struct gpt_token_file *f, const char *path, FILE *to)
 {
-	return argc > 1 && (strcmp(argv[1], "tokenizer") == 0 || strcmp(argv[1], "tokenize") == 0);
+	for (uint64_t i = 0; i < f->count; i++) {
+		const int64_t token = gpt_token_at(f->tokens, f->token_bytes, i);
+		const uint8_t *bytes = NULL;
+		size_t len_bytes = 0;
+
+		if (token < t->size)
+			bytes = gpt_tokenizer_bytes(t, (int)token, &len_bytes);
+		if (!bytes) {
+			fprintf(stderr, "ddp_gpt: %s: offset %llu: the vocabulary has no token %lld\n", path,
+			        (unsigned long long)(f->at_bytes + i * (uint64_t)f->token_bytes), (long long)token);
+			return -1;
+		}
+		if (fwrite(bytes, 1, len_bytes, to) != len_bytes)
+			return complain("cannot write the text", strerror(errno));
+	}
+	return 0;
 }
 
+static int decode(const struct request *r)
+{
+	FILE *to = r->to ? fopen(r->to, "we") : stdout;
+	struct gpt_tokenizer t = {0};
+	struct gpt_token_file f;
+	char why[4096 + 256];
+	int rc = 0;
+
+	if (!to)
+		return complain(r->to, strerror(errno));
+	if (open_tokenizer(r, &t))
+		rc = 1;
+	for (int i = 0; i < r->text_count && !rc; i++) {
+		if (gpt_token_file_open(&f, r->texts[i], (int)r->token_bytes, why, sizeof(why))) {
+			fprintf(stderr, "ddp_gpt: %s\n", why);
+			rc = 1;
+			continue;
+		}
+		rc = put_text(&t, &f, r->texts[i], to) ? 1 : 0;
+		gpt_token_file_close(&f);
+	}
+	if (to != stdout && fclose(to) && !rc)
+		rc = complain(r->to, strerror(errno));
+	gpt_tokenizer_free(&t);
+	return rc;
+}
+
+/* ---- Commands -------------------------------------------------------------------------------- */
+
+static const struct command {
+	const char *name, *then; /* then: the word that must follow it */
+	bool to, tokenizer;      /* what it cannot do without */
+	int (*run)(const struct request *r);
+} commands[] = {{"tokenizer", "train", true, false, train},
+                {"tokenize", NULL, true, true, tokenize},
+                {"decode", NULL, false, true, decode}};
+
+static const struct command *find_command(const char *name)
+{
+	for (size_t i = 0; i < sizeof(commands) / sizeof(*commands); i++)
+		if (strcmp(commands[i].name, name) == 0)
+			return &commands[i];
+	return NULL;
+}
+
+bool tokens_wanted(int argc, char **argv)
+{
+	return argc > 1 && find_command(argv[1]);
+}
+
+/* Status 2 for a command line that makes no sense. */
 int tokens_main(int argc, char **argv)
 {
-	struct request r = {.size = 512};
-	const bool training = strcmp(argv[1], "tokenizer") == 0;
-	int rc;
+	const struct command *c = find_command(argv[1]);
+	struct request r = {.size = 512, .token_bytes = 2};
 
-	if (training && (argc < 3 || strcmp(argv[2], "train") != 0))
-		return complain("tokenizer", "must be followed by train"), 2;
-	rc = parse(argc, argv, training ? 3 : 2, &r);
-	return rc ? rc : training ? train(&r) : tokenize(&r);
+	if (c->then && (argc < 3 || strcmp(argv[2], c->then) != 0))
+		return complain(argv[1], "must be followed by train"), 2;
+	if (parse(argc, argv, c->then ? 3 : 2, &r))
+		return 2;
+	if (c->tokenizer && !r.tokenizer)
+		return complain(argv[1], "needs --tokenizer PATH"), 2;
+	if (c->to && !r.to)
+		return complain(argv[1], "needs --to FILE"), 2;
+	return c->run(&r);
 }

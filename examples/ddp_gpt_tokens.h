@@ -1,5 +1,5 @@
 /*
- * `ddp_gpt tokenizer train` and `ddp_gpt tokenize`.
+ * `ddp_gpt tokenizer train`, `ddp_gpt tokenize` and `ddp_gpt decode`.
  */
 #ifndef DDP_GPT_TOKENS_H
 #define DDP_GPT_TOKENS_H

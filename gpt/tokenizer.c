@@ -40,7 +40,7 @@ long gpt_tokenizer_encode(const struct gpt_tokenizer *t, const uint8_t *text, si
 	long n = 0;
 
 	if (t->bpe)
-		return gpt_bpe_encode(t->bpe, text, len_bytes, false, tokens);
+		return gpt_bpe_encode(t->bpe, text, len_bytes, t->special, tokens);
 	for (size_t i = 0; i < len_bytes; i++)
 		if (t->token_of[text[i]] >= 0)
 			tokens[n++] = t->token_of[text[i]];

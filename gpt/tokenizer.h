@@ -18,7 +18,8 @@ struct gpt_tokenizer {
 	int16_t token_of[256]; /* -1: the byte is not in the vocabulary */
 	/* Of GPT_VOCAB_BPE; copies of the struct share it, and one of them is given to gpt_tokenizer_free(). */
 	struct gpt_bpe *bpe;
-	int end; /* the token between documents; -1: none */
+	int end;      /* the token between documents; -1: none */
+	bool special; /* special tokens that stand in texts become one; false: they are text */
 };
 
 void gpt_tokenizer_init(struct gpt_tokenizer *t, enum gpt_vocab vocab, const uint8_t *text, size_t len_bytes);
