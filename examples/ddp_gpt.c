@@ -491,8 +491,8 @@ static void print_stopped(const struct job *j)
 /* Until the options are known to be equal, what follows from them is not. */
 static int run(struct job *j)
 {
-	if (job_check_same(j, options_signature(&j->o), "the options") || follow_first_rank(j) || job_init_shape(j) ||
-	    job_share_tokenizer(j) || job_deal(j) || job_check_arithmetic(j) || job_check_out(j))
+	if (job_check_same(j, options_signature(&j->o), "the options") || follow_first_rank(j) || job_check_out(j) ||
+	    job_init_shape(j) || job_share_tokenizer(j) || job_deal(j) || job_check_arithmetic(j))
 		return -1;
 	if (prepare_text(j) || prepare_model(j) || share_weights(j) || job_open_out(j) || job_open_metrics(j) ||
 	    job_stop_open(j))
@@ -617,5 +617,6 @@ int main(int argc, char **argv)
 	free(j.of_ranks);
 	free(j.seen);
 	free(j.curve);
+	free(j.taken);
 	return bad_options ? STATUS_REFUSED : rc ? STATUS_FAILED : end_status(j.stopped);
 }

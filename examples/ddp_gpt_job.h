@@ -77,6 +77,7 @@ struct job {
 	long first_step;         /* not 0 after --resume */
 	uint64_t first_sequence; /* of the data: where the first step begins */
 	char run_id[65];         /* of rank 0, as the next two */
+	char *taken;             /* value of a flag of an earlier start, which --resume goes on with */
 	long start;              /* how often the run was started, this time included */
 	double best;             /* the lowest validation loss */
 	long done;               /* steps, when training ended */

@@ -44,6 +44,26 @@ static const char *find_ours(const struct job *j)
 	return NULL;
 }
 
+/* A run that began with a model, or took a tokenizer, goes on with that: its directory is in the flags of the last
+ * start. */
+static void take_flag(struct job *j, const json_t *flags, const char *name, const char **flag)
+{
+	const char *was = json_string_value(json_object_get(flags, name));
+
+	if (!was || *flag || j->o.init || j->o.tokenizer || options_given(&j->o, "vocab"))
+		return;
+	*flag = j->taken = strdup(was);
+	printf("ddp_gpt: --resume: --%s %s, as when the run began\n", name, was);
+}
+
+static void take_flags(struct job *j, const json_t *starts)
+{
+	const json_t *flags = json_object_get(json_array_get(starts, json_array_size(starts) - 1), "flags");
+
+	take_flag(j, flags, "init", &j->o.init);
+	take_flag(j, flags, "tokenizer", &j->o.tokenizer);
+}
+
 static int check_id(struct job *j)
 {
 	char path[GPT_PATH_MAX], why[512];
@@ -59,6 +79,7 @@ static int check_id(struct job *j)
 		return job_note(j, "%s", why);
 	id = json_string_value(json_object_get(run, "run_id"));
 	j->start = (long)json_array_size(json_object_get(run, "starts"));
+	take_flags(j, json_object_get(run, "starts"));
 	if (!id || strlen(id) >= sizeof(j->run_id))
 		job_note(j, "%s: has no run_id", path);
 	else if (j->o.run_id && strcmp(j->o.run_id, id) != 0)

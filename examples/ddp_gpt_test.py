@@ -649,6 +649,11 @@ def beginning_with_a_model(folder, data):
         check("what contradicts it is refused: " + word, code == 1 and stderr.count(word) == 2, stderr)
     code, _, stderr = run(2, *SMALL, "--data", data, "--init", folder)
     check("what is no model is refused", code == 1 and "config.json" in stderr, stderr)
+    out = os.path.join(folder, "second")
+    run(2, "--data", data, "--out", out, "--overwrite", "--init", model,
+        "--batch", "12", "--steps", "3", "--save-every", "3", "--no-sample")
+    code, stdout, stderr = run(3, "--data", data, "--out", out, "--resume", "--batch", "12", "--steps", "5", "--no-sample")
+    check("--resume goes on without naming --init again", code == 0 and "continuing after step 3" in stdout and "--init " + model in stdout, stdout + stderr)
     small = train(folder, "bf16", 1, data, "--save-type", "bf16")
     check("a model in bf16 is half as long", small and os.path.getsize(os.path.join(folder, "bf16", MODEL)) < 0.6 * os.path.getsize(model + "/model.safetensors"))
     code, stdout, stderr = run(0, "sample", os.path.join(folder, "bf16/model"), "--prompt", "ring \u00e9 tr", "--sample-len", "20")
