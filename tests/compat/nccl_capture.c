@@ -313,6 +313,8 @@ enum { IN_A_GRAPH = 3 };
 /* As nccl-tests make a graph of each rank: groups of the calls of all, in streams that are all being captured. */
 static void capture_all(struct rank *r, struct work *w, int n)
 {
+	CUgraph graph[RANKS] = {NULL};
+
 	for (int i = 0; i < n; i++)
 		CU(DRIVER(cuStreamBeginCapture_v2)((CUstream)r[i].stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
 	for (int k = 0; k < IN_A_GRAPH; k++) {
@@ -337,12 +339,11 @@ static void capture_all(struct rank *r, struct work *w, int n)
 		}
 		must(ncclGroupEnd(), "group");
 	}
+	for (int i = 0; i < n; i++) /* all, before the first becomes an executable: none is made during a capture */
+		CU(DRIVER(cuStreamEndCapture)((CUstream)r[i].stream, &graph[i]));
 	for (int i = 0; i < n; i++) {
-		CUgraph graph = NULL;
-
-		CU(DRIVER(cuStreamEndCapture)((CUstream)r[i].stream, &graph));
-		CU(DRIVER(cuGraphInstantiateWithFlags)(&w[i].graph, graph, 0));
-		CU(DRIVER(cuGraphDestroy)(graph));
+		CU(DRIVER(cuGraphInstantiateWithFlags)(&w[i].graph, graph[i], 0));
+		CU(DRIVER(cuGraphDestroy)(graph[i]));
 	}
 }
 

@@ -8,7 +8,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-enum { POINTER_CONTEXT = 1, POINTER_ORDINAL = 9, NON_BLOCKING = 1 };
+enum { POINTER_CONTEXT = 1, POINTER_ORDINAL = 9, NON_BLOCKING = 1, GLOBAL = 0, THREAD_LOCAL = 1 };
 
 static struct {
 	int (*pointer_attribute)(void *value, int attribute, uint64_t ptr);
@@ -121,9 +121,16 @@ bool cuda_user_synchronize(void *stream)
 	return cuda.synchronize(stream) == 0;
 }
 
+static int mode = GLOBAL;
+
+void cuda_user_threads(void)
+{
+	mode = THREAD_LOCAL;
+}
+
 bool cuda_user_capture(void *stream)
 {
-	return cuda.begin(stream, 0) == 0;
+	return cuda.begin(stream, mode) == 0;
 }
 
 bool cuda_user_captured(void *stream, void **exec, int n)

@@ -20,6 +20,11 @@ int cuda_user_query(void *stream);
 void cuda_user_stream_destroy(void *stream);
 bool cuda_user_synchronize(void *stream);
 
+/*
+ * Other threads of this process use the device, too: a capture forbids nothing to them. In the mode that allows least
+ * none of them may allocate, or make an executable of a graph, while one captures.
+ */
+void cuda_user_threads(void);
 /* A capture in the mode that allows least, and what it makes: n executables of the graph, which is destroyed. */
 bool cuda_user_capture(void *stream);
 bool cuda_user_captured(void *stream, void **exec, int n);

@@ -427,6 +427,7 @@ static void all_and_input(void)
 int main(int argc, char **argv)
 {
 	if (argc > 2 && strcmp(argv[1], "-t") == 0) {
+		cuda_user_threads();
 		threads = atoi(argv[2]);
 		argc -= 2, argv += 2;
 	}

@@ -15,6 +15,7 @@
 
 #include "coll/coll.h"
 #include "cuda_user.h"
+#include "driver.h"
 #include "tests/multi/meeting.h"
 #include "tests/plain.h"
 #include "tests/seconds.h"
@@ -91,6 +92,25 @@ static bool went_direct(const struct rank *r)
 }
 
 /* ---- One thread, several devices ---- */
+
+static int devices(void)
+{
+	int count = 0;
+
+	CHECK(DRIVER(cuInit)(0) == CUDA_SUCCESS && DRIVER(cuDeviceGetCount)(&count) == CUDA_SUCCESS && count > 0);
+	return count > 0 ? count : 1;
+}
+
+/* A device each, as far as there are some. */
+static const char *several(int n)
+{
+	static char list[64];
+	int len = snprintf(list, sizeof(list), "cuda:");
+
+	for (int r = 0; r < n; r++)
+		len += snprintf(list + len, sizeof(list) - (size_t)len, "%s%d", r ? "," : "", r % devices());
+	return list;
+}
 
 static bool create_all(struct rank *ranks, int n, const char *device)
 {
@@ -175,13 +195,15 @@ static void drive_all(const char *devices, size_t longest)
 
 TEST(mapped, one_thread_drives_all)
 {
-	drive_all("cuda:0,1,2,3", LONG / sizeof(float));
+	drive_all(several(RANKS), LONG / sizeof(float));
 }
 
 /* Right with one hardware queue for all of them, too: no wait is in front of what it waits for. */
 TEST(mapped, one_thread_drives_ranks_of_one_device)
 {
-	drive_all("cuda:1,1,1,1", 150000);
+	const bool second = devices() > 1;
+
+	drive_all(second ? "cuda:1,1,1,1" : "cuda:0,0,0,0", 150000);
 }
 
 /* ---- Threads as ranks ---- */
@@ -222,7 +244,7 @@ TEST(mapped, groups_mix_collectives_and_messages)
 {
 	struct rank ranks[RANKS];
 
-	if (!create_all(ranks, 3, "cuda:0,1,2"))
+	if (!create_all(ranks, 3, several(3)))
 		return;
 	each(ranks, 3, mix);
 	destroy_all(ranks, 3);
@@ -257,7 +279,7 @@ TEST(mapped, children_go_direct)
 {
 	struct rank ranks[RANKS];
 
-	if (!create_all(ranks, RANKS, "cuda:0,1,2,3"))
+	if (!create_all(ranks, RANKS, several(RANKS)))
 		return;
 	each(ranks, RANKS, use_children);
 	destroy_all(ranks, RANKS);
@@ -291,7 +313,7 @@ TEST(mapped, streams_of_the_host_take_host_memory)
 {
 	struct rank ranks[RANKS];
 
-	if (!create_all(ranks, 3, "cuda:0,1,2"))
+	if (!create_all(ranks, 3, several(3)))
 		return;
 	each(ranks, 3, use_host_stream);
 	destroy_all(ranks, 3);
@@ -315,7 +337,7 @@ TEST(mapped, calls_that_differ_are_named)
 {
 	struct rank ranks[RANKS];
 
-	if (!create_all(ranks, 2, "cuda:0,1"))
+	if (!create_all(ranks, 2, several(2)))
 		return;
 	each(ranks, 2, differ);
 	lose_all(ranks, 2);
@@ -331,7 +353,7 @@ TEST(mapped, an_abort_releases_a_stream)
 
 	if (blocking && *blocking == '1')
 		SKIP("a launch that blocks does not return before the abort");
-	if (!create_all(ranks, 2, "cuda:0,1"))
+	if (!create_all(ranks, 2, several(2)))
 		return;
 	fill(&ranks[0], count);
 	CHECK(coll_all_reduce(ranks[0].in, ranks[0].out, count, COLL_F32, COLL_SUM, ranks[0].comm, ranks[0].stream) ==
@@ -392,7 +414,7 @@ static void *be_rank(void *arg)
 	struct rank r = {.comm = NULL};
 	char device[16];
 
-	snprintf(device, sizeof(device), "cuda:%d", p->rank % 2);
+	snprintf(device, sizeof(device), "cuda:%d", devices() > 1 ? p->rank % 2 : 0);
 	meeting_sit(&seat, &cfg);
 	cfg.device = device;
 	if (coll_comm_create(&r.comm, &cfg) != COLL_OK || !make_room(&r) || coll_barrier(r.comm, NULL) != COLL_OK) {
@@ -441,6 +463,7 @@ static void processes_have_two_ranks_each(void)
 
 PROGRAM(mapped, "")
 {
+	driver_path = getenv("COLL_CUDA_LIBRARY");
 	/* Processes first: a process that was forked cannot use a device that was open. */
 
 	setenv("SOFTCUDA_DEVICES", "4", 1);

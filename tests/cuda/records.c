@@ -492,6 +492,7 @@ int main(int argc, char **argv)
 {
 	driver_path = getenv("COLL_CUDA_LIBRARY");
 	if (argc > 2 && strcmp(argv[1], "-t") == 0) {
+		cuda_user_threads();
 		threads = atoi(argv[2]);
 		argc -= 2, argv += 2;
 	}

@@ -552,8 +552,7 @@ static void *rank_main(void *arg)
 {
 	struct rank *r = arg;
 
-	allocate(r);
-	if (!r->streams[STREAMS - 1])
+	if (!cuda_user_enter(r->device_in))
 		return NULL;
 	for (uint64_t seed = first_seed; seed < first_seed + (uint64_t)seeds; seed++) {
 		uint64_t state = coll_mix64(seed);
@@ -604,6 +603,11 @@ static void scripts(void)
 		ranks[i].comm = comms[i];
 		ranks[i].host = hosts[i];
 	}
+	for (int i = 0; i < n; i++) { /* before any call: a new stream may wait for all that the device has to do */
+		allocate(&ranks[i]);
+		if (!ranks[i].streams[STREAMS - 1])
+			return;
+	}
 	if (!threads)
 		rank_main(&ranks[0]);
 	for (int i = 0; i < threads; i++)
@@ -626,6 +630,7 @@ int main(int argc, char **argv)
 		all_types |= argv[1][1] == 'a';
 	}
 	if (argc > 2 && strcmp(argv[1], "-t") == 0) {
+		cuda_user_threads();
 		threads = atoi(argv[2]);
 		argc -= 2, argv += 2;
 	}

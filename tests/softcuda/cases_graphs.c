@@ -180,10 +180,16 @@ static void capture_unsafe(void)
 {
 	CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
 	struct other_call other;
-	CUgraph graph;
+	CUgraph graph, whole;
+	CUgraphExec exec;
 	CUdeviceptr p;
 	CUstream s = stream(CU_STREAM_NON_BLOCKING);
 
+	OK(cuStreamBeginCapture(s, CU_STREAM_CAPTURE_MODE_GLOBAL));
+	OK(cuStreamEndCapture(s, &whole));
+	OK(cuStreamBeginCapture(s, CU_STREAM_CAPTURE_MODE_GLOBAL));
+	IS(cuGraphInstantiateWithFlags(&exec, whole, 0), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+	IS(cuStreamEndCapture(s, &graph), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
 	OK(cuStreamBeginCapture(s, CU_STREAM_CAPTURE_MODE_GLOBAL));
 	IS(cuMemAlloc(&p, 64), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
 	IS(cuStreamEndCapture(s, &graph), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);

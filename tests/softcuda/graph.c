@@ -245,8 +245,12 @@ CUresult cuGraphInstantiateWithFlags(CUgraphExec *out, CUgraph graph, unsigned l
 {
 	CUcontext ctx;
 	CUgraphExec exec;
+	CUresult result;
 
 	ENTER_CTX(cuGraphInstantiateWithFlags, ctx);
+	result = soft_capture_unsafe();
+	if (result)
+		return soft_leave(result);
 	if (!out || !is_graph(graph) || graph->capturing || flags & ~(unsigned long long)15)
 		return soft_leave(CUDA_ERROR_INVALID_VALUE);
 	exec = calloc(1, sizeof(*exec));

@@ -74,7 +74,7 @@
 	R(capture_query, "query or synchronisation of a capturing stream is 900 and ends the capture") \
 	R(capture_event, "query of a captured event is 907") \
 	R(capture_legacy, "the NULL stream cannot be captured, and use of it during a capture is 906") \
-	R(capture_unsafe, "allocation during a capture is 900 and ends the capture, unless the thread is in relaxed mode") \
+	R(capture_unsafe, "allocation, and making an executable of a graph, during a capture is 900 and ends the capture, unless the thread is in relaxed mode") \
 	R(capture_thread, "a capture ends in its thread, on its stream") \
 	R(capture_dead, "a capture that has ended by a wrong call gives 901 and no graph") \
 	R(graph_external, "a graph records an external event at each launch, and waits for the record that was the last one then") \
