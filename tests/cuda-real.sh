@@ -76,7 +76,7 @@ row() { # PART OUTCOME SECONDS
 	write "So far"
 }
 
-detail() { { echo; echo "### $1"; echo; echo '```'; tail -n "$2" "$log" | cut -c1-300; echo '```'; } >>"$work/details"; }
+detail() { { echo; echo "### $1"; echo; echo '```'; tail -n "$2" "$log" | cut -c1-300 | sed "s|[ \t]*$||"; echo '```'; } >>"$work/details"; }
 
 # part NAME SECONDS COMMAND...: its last lines go to the file if it fails, and all of a table.
 part() {
