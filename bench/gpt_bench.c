@@ -160,7 +160,7 @@ static void attention_grad(struct bench *b, struct gpt_device *dev)
 
 static void cross_entropy(struct bench *b, struct gpt_device *dev)
 {
-	gpt_do_cross_entropy(dev, b->w, b->small, b->tokens, rows(b) < 64 ? rows(b) : 64, b->vocab, 1e-3f);
+	gpt_do_cross_entropy(dev, b->w, b->small, b->tokens, rows(b) < 64 ? rows(b) : 64, b->vocab, 1e-3f, 0);
 }
 
 static void embed(struct bench *b, struct gpt_device *dev)

@@ -62,6 +62,7 @@ struct fixture {
 	gpt_real *x, *bias, *gain, *out, *tmp, *dout, *mean, *rstd, *lse;
 	int32_t *tokens;
 	size_t out_count;
+	double smooth;
 };
 
 static double weighted(const struct fixture *f)
@@ -209,7 +210,7 @@ static double entropy_loss(void *arg)
 	struct fixture *f = arg;
 	double s = 0;
 
-	f->dev.k->cross_entropy(&f->dev, f->x, f->mean, f->tokens, rows(f), f->vocab, 0);
+	f->dev.k->cross_entropy(&f->dev, f->x, f->mean, f->tokens, rows(f), f->vocab, 0, f->smooth);
 	for (int r = 0; r < rows(f); r++)
 		s += 0.5 * f->mean[r];
 	return s;
@@ -262,14 +263,20 @@ static void check_attention(struct fixture *f)
 	free(dqkv);
 }
 
-static void check_entropy(struct fixture *f)
+/* With a masked row, and without. */
+static void check_entropy(struct fixture *f, double smooth, bool masked)
 {
+	const int32_t kept = f->tokens[0];
 	const size_t n = (size_t)rows(f) * f->vocab;
 	gpt_real *d = malloc(n * sizeof(*d));
 
+	f->smooth = smooth;
+	if (masked)
+		f->tokens[0] = -1;
 	memcpy(d, f->x, n * sizeof(*d));
-	f->dev.k->cross_entropy(&f->dev, d, f->mean, f->tokens, rows(f), f->vocab, 0.5);
+	f->dev.k->cross_entropy(&f->dev, d, f->mean, f->tokens, rows(f), f->vocab, 0.5, f->smooth);
 	check("cross entropy", f->x, d, n, entropy_loss, f);
+	f->tokens[0] = kept;
 	free(d);
 }
 
@@ -304,7 +311,8 @@ Test(gradient, every_kernel)
 			setup(&f, tables()[t], lens[l]);
 			check_layernorm(&f);
 			check_gelu(&f);
-			check_entropy(&f);
+			check_entropy(&f, 0, false);
+			check_entropy(&f, 0.1, true);
 			check_embed(&f);
 			check_dropout(&f);
 			check_gemm(&f);
@@ -440,6 +448,41 @@ Test(gradient, with_dropout)
 	free(w.tokens);
 	free(w.targets);
 	gpt_model_destroy(&w.model);
+}
+
+/* Documents of several lengths side by side, padded on the right where targets are masked, are what they are one at a
+ * time: losses and gradients, labels smoothed, numbers dropped. */
+Test(gradient, of_padded_documents_is_of_one_at_a_time)
+{
+	static const int lens[] = {7, 4, 1, 6};
+	const struct gpt_model_options o = {.max_batch = 4, .kernels = gpt_kernels_best()};
+	struct gpt_model *m = noisy_model(&small, &o);
+	const size_t n = gpt_param_count(&small);
+	int32_t *tokens = random_tokens(70, 28, 11), *targets = random_tokens(71, 28, 11);
+	gpt_real *want = malloc(n * sizeof(*want));
+
+	for (int dropped = 0; dropped < 2; dropped++) {
+		double loss = 0;
+
+		gpt_model_set_smoothing(m, 0.1);
+		gpt_model_zero_grads(m);
+		for (int b = 0; b < 4; b++) {
+			gpt_model_set_dropout(m, 0.2 * dropped, 5, 7, 1000 + (uint64_t)b);
+			loss += gpt_model_train(m, tokens + 7 * b, targets + 7 * b, 1, lens[b], 0.05);
+			for (int t = lens[b]; t < 7; t++)
+				targets[7 * b + t] = -1;
+		}
+		memcpy(want, gpt_model_grads(m), n * sizeof(*want));
+		gpt_model_zero_grads(m);
+		gpt_model_set_dropout(m, 0.2 * dropped, 5, 7, 1000);
+		loss -= gpt_model_train(m, tokens, targets, 4, 7, 0.05);
+		cr_assert(fabs(loss) < 1e-11, "%g", loss);
+		cr_assert(distance(gpt_model_grads(m), want, n) <= 1e-12 * norm_of(want, n));
+	}
+	free(want);
+	free(tokens);
+	free(targets);
+	gpt_model_destroy(&m);
 }
 
 struct seen {

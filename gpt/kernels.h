@@ -134,10 +134,11 @@ struct gpt_kernels {
 	void (*attention)(struct gpt_device *dev, const struct gpt_attention *a);
 	void (*attention_grad)(struct gpt_device *dev, const struct gpt_attention *a);
 
-	/* loss[r] = -log softmax(logits[r])[target[r]]; then, if scale is not 0,
-	 * logits become their own gradient of scale * sum of loss. */
+	/* loss[r] = (1 - smooth) times -log softmax(logits[r])[target[r]], plus smooth times the mean of
+	 * -log softmax(logits[r]) (label smoothing, arXiv 1512.00567); then, if scale is not 0,
+	 * logits become their own gradient of scale * sum of loss. A target of -1 is masked: both are 0. */
 	void (*cross_entropy)(struct gpt_device *dev, gpt_real *logits, gpt_real *loss, const int32_t *targets,
-	                      int rows, int vocab, gpt_real scale);
+	                      int rows, int vocab, gpt_real scale, gpt_real smooth);
 
 	double (*sum_squares)(struct gpt_device *dev, const gpt_real *x, size_t n);
 	/* p: weights, m and v: running means of gradient and squared gradient. */

@@ -261,18 +261,28 @@ static void attention_grad(struct gpt_device *dev, const struct gpt_attention *a
 }
 
 static void cross_entropy(struct gpt_device *dev, gpt_real *logits, gpt_real *loss, const int32_t *targets, int rows,
-                          int vocab, gpt_real scale)
+                          int vocab, gpt_real scale, gpt_real smooth)
 {
 	for (int r = 0; r < rows; r++) {
-		gpt_real *x = logits + (size_t)r * vocab, max = -INFINITY, sum = 0;
+		gpt_real *x = logits + (size_t)r * vocab, max = -INFINITY, sum = 0, all = 0;
 
-		for (int v = 0; v < vocab; v++)
+		if (targets[r] < 0) {
+			loss[r] = 0;
+			for (int v = 0; v < vocab && scale != 0; v++)
+				x[v] = 0;
+			continue;
+		}
+		for (int v = 0; v < vocab; v++) {
 			max = x[v] > max ? x[v] : max;
+			all += x[v];
+		}
 		for (int v = 0; v < vocab; v++)
 			sum += GPT_EXP(x[v] - max);
 		loss[r] = max + GPT_LOG(sum) - x[targets[r]];
+		if (smooth > 0)
+			loss[r] += smooth * (x[targets[r]] - all / vocab);
 		for (int v = 0; v < vocab && scale != 0; v++)
-			x[v] = scale * (GPT_EXP(x[v] - max) / sum - (v == targets[r]));
+			x[v] = scale * (GPT_EXP(x[v] - max) / sum - (1 - smooth) * (v == targets[r]) - smooth / vocab);
 	}
 }
 

@@ -19,7 +19,7 @@ static const struct dims cases[] = {{1, 1, 1, 1, 2},    {2, 3, 1, 5, 7},    {1, 
                                     {2, 64, 4, 32, 64}, {1, 65, 2, 8, 256}, {2, 131, 3, 13, 19}, {1, 200, 1, 64, 300}};
 
 /* What a run of all kernels leaves behind: compared array by array. */
-#define ARRAYS 24
+#define ARRAYS 26
 struct results {
 	gpt_real *data[ARRAYS];
 	size_t count[ARRAYS];
@@ -94,7 +94,10 @@ static void run_rows(const struct gpt_kernels *k, struct gpt_device *dev, const 
 	k->dropout(dev, keep(out, "dropout", 25, all), dout, all, &(struct gpt_dropout){0.3, 12345, (1ull << 32) - 7});
 	k->gelu(dev, act, wide, bias, rows, c);
 	k->gelu_grad(dev, keep(out, "gelu_grad", 24, all), wide, rows, c);
-	k->cross_entropy(dev, logits, loss, tokens, rows, d->vocab, 0.25f);
+	k->cross_entropy(dev, logits, loss, tokens, rows, d->vocab, 0.25f, 0);
+	tokens[rows / 2] = -1;
+	k->cross_entropy(dev, keep(out, "smooth dlogits", 26, (size_t)rows * d->vocab),
+	                 keep(out, "smooth loss", 27, rows), tokens, rows, d->vocab, 0.25f, 0.1f);
 	out->norm2 = k->sum_squares(dev, dout, all);
 	free(tokens);
 	free(wte);
@@ -236,7 +239,7 @@ Test(kernels, cross_entropy_of_huge_logits)
 	int32_t target = 1;
 	struct gpt_device dev = {0};
 
-	gpt_kernels_best()->cross_entropy(&dev, x, &loss, &target, 1, 3, 1);
+	gpt_kernels_best()->cross_entropy(&dev, x, &loss, &target, 1, 3, 1, 0);
 	cr_assert_eq(x[0], 1);
 	cr_assert_eq(x[1], -1);
 	cr_assert_eq(x[2], 0);

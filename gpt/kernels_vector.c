@@ -229,13 +229,24 @@ INLINE gpt_real row_exp_sum(gpt_real *x, gpt_real max, int n, bool keep)
 }
 
 static void cross_entropy(struct gpt_device *dev, gpt_real *logits, gpt_real *loss, const int32_t *targets, int rows,
-                          int vocab, gpt_real scale)
+                          int vocab, gpt_real scale, gpt_real smooth)
 {
+	const gpt_real less = scale * smooth / (gpt_real)vocab;
+
 	for (int r = 0; r < rows; r++) {
 		gpt_real *x = ROW(logits, r, vocab);
-		const gpt_real max = row_max(x, vocab), hit = x[targets[r]];
-		gpt_real sum;
+		gpt_real sum, max, hit;
 
+		if (targets[r] < 0) {
+			loss[r] = 0;
+			if (scale != 0)
+				memset(x, 0, (size_t)vocab * sizeof(*x));
+			continue;
+		}
+		max = row_max(x, vocab);
+		hit = x[targets[r]];
+		if (smooth > 0)
+			hit -= smooth * (hit - row_mean(x, vocab));
 		if (scale == 0) {
 			loss[r] = max + GPT_LOG(row_exp_sum(x, max, vocab, false)) - hit;
 			continue;
@@ -243,8 +254,8 @@ static void cross_entropy(struct gpt_device *dev, gpt_real *logits, gpt_real *lo
 		sum = row_exp_sum(x, max, vocab, true);
 		loss[r] = max + GPT_LOG(sum) - hit;
 		for (int i = 0; i < vocab; i += LANES)
-			store(x, i, vocab, load(x, i, vocab) * (scale / sum));
-		x[targets[r]] -= scale;
+			store(x, i, vocab, load(x, i, vocab) * (scale / sum) - less);
+		x[targets[r]] -= scale * (1 - smooth);
 	}
 }
 

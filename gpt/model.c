@@ -296,6 +296,11 @@ void gpt_model_set_dropout(struct gpt_model *m, double rate, uint64_t seed, uint
 	m->drop_first = first_sequence;
 }
 
+void gpt_model_set_smoothing(struct gpt_model *m, double smooth)
+{
+	m->smooth = (gpt_real)smooth;
+}
+
 struct gpt_memory gpt_model_memory(const struct gpt_model *m)
 {
 	return m->memory;

@@ -86,7 +86,10 @@ void gpt_model_init(struct gpt_model *model, uint64_t seed);
  * batch, place) say; the batch's first sequence is first_sequence. 0: none. */
 void gpt_model_set_dropout(struct gpt_model *model, double rate, uint64_t seed, uint64_t step, uint64_t first_sequence);
 
-/* Sum of the losses over batch * len targets (target r follows token r). */
+/* From now on gpt_model_train() smooths labels by this much (cross_entropy of kernels.h). 0: not. */
+void gpt_model_set_smoothing(struct gpt_model *model, double smooth);
+
+/* Sum of the losses over batch * len targets (target r follows token r; -1: masked, it adds nothing). */
 double gpt_model_loss(struct gpt_model *model, const int32_t *tokens, const int32_t *targets, int batch, int len);
 
 /* The same, and adds the gradient of scale * sum of losses to the gradients. */

@@ -48,6 +48,7 @@ struct gpt_model {
 	bool owns_params, owns_grads;
 
 	double drop_rate;
+	gpt_real smooth;
 	uint64_t drop_seed, drop_step, drop_first;
 
 	struct gpt_groups groups;

@@ -70,18 +70,27 @@ static void input_grad(struct gpt_device *dev, gpt_real *dx, const gpt_real *dy,
 	gpt_do_gemm(dev, &(struct gpt_gemm){false, false, rows, in, out, 1, 0, dy, w, dx, out, in, in});
 }
 
-/* What is dropped at a site: 0 the embedding, 1 + 2 l and 2 + 2 l the branches of block l. */
-static struct gpt_dropout dropped_at(const struct pass *p, int site)
-{
-	const struct gpt_model *m = p->m;
-	const uint64_t key = gpt_random(gpt_random(m->drop_seed, (uint64_t)site), m->drop_step);
-
-	return (struct gpt_dropout){m->drop_rate, key, m->drop_first * (uint64_t)p->len * (uint64_t)m->shape.width};
-}
-
 static bool dropping(const struct pass *p)
 {
 	return p->training && p->m->drop_rate > 0;
+}
+
+/* Drop numbers of the rows at a site: 0 the embedding, 1 + 2 l and 2 + 2 l the branches of block l. Which ones is the
+ * sequence's, however long the others of the batch are: each has context * width numbers. */
+static void drop(const struct pass *p, struct gpt_device *dev, int site, gpt_real *out, const gpt_real *x)
+{
+	const struct gpt_model *m = p->m;
+	const size_t most = (size_t)m->shape.context * (size_t)m->shape.width,
+	             each = (size_t)p->len * (size_t)m->shape.width;
+	struct gpt_dropout d = {m->drop_rate, gpt_random(gpt_random(m->drop_seed, (uint64_t)site), m->drop_step),
+	                        m->drop_first * most};
+
+	if (each == most) {
+		gpt_do_dropout(dev, out, x, (size_t)p->batch * each, &d);
+		return;
+	}
+	for (int b = 0; b < p->batch; b++, d.first += most)
+		gpt_do_dropout(dev, out + (size_t)b * each, x + (size_t)b * each, each, &d);
 }
 
 /* The bias that the next layernorm is to add to m->delta; where numbers are
@@ -89,12 +98,11 @@ static bool dropping(const struct pass *p)
 static const gpt_real *finish_branch(const struct pass *p, struct gpt_device *dev, int site, const gpt_real *bias)
 {
 	const int c = p->m->shape.width;
-	const struct gpt_dropout d = dropped_at(p, site);
 
 	if (!dropping(p))
 		return bias;
 	gpt_do_bias_add(dev, p->m->delta, bias, rows_of(p), c);
-	gpt_do_dropout(dev, p->m->delta, p->m->delta, (size_t)rows_of(p) * c, &d);
+	drop(p, dev, site, p->m->delta, p->m->delta);
 	return p->m->zeros;
 }
 
@@ -147,14 +155,13 @@ static void forward(const struct pass *p, struct gpt_device *dev)
 	const int c = m->shape.width, last = m->shape.layers - 1, rows = rows_of(p);
 	const int lnf_gain = gpt_final_tensor(m, LNF_GAIN), lnf_bias = gpt_final_tensor(m, LNF_BIAS);
 	const int wte = gpt_final_tensor(m, WTE);
-	const struct gpt_dropout d = dropped_at(p, 0);
 	const gpt_real *bias = NULL;
 
 	need(p, dev, WPE, WPE);
 	need(p, dev, wte, wte);
 	gpt_do_embed(dev, m->layers[0].in, gpt_weight(m, wte), gpt_weight(m, WPE), p->tokens, rows, p->len, c);
 	if (dropping(p))
-		gpt_do_dropout(dev, m->layers[0].in, m->layers[0].in, (size_t)rows * c, &d);
+		drop(p, dev, 0, m->layers[0].in, m->layers[0].in);
 	for (int l = 0; l <= last; l++)
 		bias = layer_forward(p, dev, l, bias);
 	need(p, dev, lnf_gain, lnf_bias);
@@ -174,7 +181,8 @@ static void head(struct pass *p, struct gpt_device *dev)
 		const gpt_real *x = m->normf + (size_t)r * c;
 
 		linear(dev, m->logits, x, gpt_weight(m, wte), n, c, vocab);
-		gpt_do_cross_entropy(dev, m->logits, m->loss, p->targets + r, n, vocab, p->training ? p->scale : 0);
+		gpt_do_cross_entropy(dev, m->logits, m->loss, p->targets + r, n, vocab, p->training ? p->scale : 0,
+		                     p->training ? m->smooth : 0);
 		for (int i = 0; i < n && dev->index == 0; i++)
 			p->loss += m->loss[i];
 		if (!p->training) {
@@ -191,11 +199,9 @@ static void head(struct pass *p, struct gpt_device *dev)
 /* The gradient of a branch's output, given that of the residual stream. */
 static const gpt_real *branch_grad(const struct pass *p, struct gpt_device *dev, int site)
 {
-	const struct gpt_dropout d = dropped_at(p, site);
-
 	if (!dropping(p))
 		return p->m->dres;
-	gpt_do_dropout(dev, p->m->ddrop, p->m->dres, (size_t)rows_of(p) * p->m->shape.width, &d);
+	drop(p, dev, site, p->m->ddrop, p->m->dres);
 	return p->m->ddrop;
 }
 

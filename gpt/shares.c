@@ -152,12 +152,12 @@ void gpt_do_attention_grad(struct gpt_device *dev, const struct gpt_attention *a
 }
 
 void gpt_do_cross_entropy(struct gpt_device *dev, gpt_real *logits, gpt_real *loss, const int32_t *targets, int rows,
-                          int vocab, gpt_real scale)
+                          int vocab, gpt_real scale, gpt_real smooth)
 {
 	const struct gpt_share s = share(dev, (size_t)rows, 1);
 
 	dev->k->cross_entropy(dev, logits + s.first * (size_t)vocab, loss + s.first, targets + s.first, (int)s.count,
-	                      vocab, scale);
+	                      vocab, scale, smooth);
 	gpt_team_meet(dev->team);
 }
 

@@ -31,7 +31,7 @@ void gpt_do_gelu_grad(struct gpt_device *dev, gpt_real *d, const gpt_real *x, in
 void gpt_do_attention(struct gpt_device *dev, const struct gpt_attention *a);
 void gpt_do_attention_grad(struct gpt_device *dev, const struct gpt_attention *a);
 void gpt_do_cross_entropy(struct gpt_device *dev, gpt_real *logits, gpt_real *loss, const int32_t *targets, int rows,
-                          int vocab, gpt_real scale);
+                          int vocab, gpt_real scale, gpt_real smooth);
 void gpt_do_zero(struct gpt_device *dev, gpt_real *x, size_t n);
 
 #endif
