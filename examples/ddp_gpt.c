@@ -330,6 +330,8 @@ static int prepare_buffers(struct job *j, const struct gpt_shape *shape)
 	j->leaf_sums = calloc((size_t)j->o.leaves, sizeof(*j->leaf_sums));
 	j->squares = calloc(j->param_count / GPT_SQUARES_BLOCK + 1, sizeof(*j->squares));
 	j->model = gpt_model_open(shape, &o);
+	if (j->model)
+		gpt_model_set_smoothing(j->model, j->o.label_smoothing);
 	j->optim = j->model ? gpt_optim_create(j->model, &j->optim_config) : NULL;
 	return job_check_memory(j, !job_faulty(j, FAULT_MEMORY) && j->inputs && j->targets && j->of_ranks && j->seen &&
 	                                   j->tokens && j->optim && j->val_sums && j->leaf_sums && j->squares);

@@ -23,7 +23,8 @@ struct flag {
 	size_t offset;
 	double least, most; /* of numbers */
 	const char *start;  /* default, as it would be typed; NULL: none */
-	const char *help;
+	const char
+	        *help; /* NULL: that of the row before, on whose line it stands; "": it is for tests, and not printed */
 	enum option_kind of;
 	const char *words; /* of WORD: what it takes, joined by |; of TEXT: what it is */
 };

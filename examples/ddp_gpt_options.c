@@ -295,18 +295,32 @@ int options_parse(struct options *o, int argc, char **argv)
 	return o->help ? 0 : options_check(o);
 }
 
-static void print_flag(const struct flag *f)
+/* "--name VALUE" behind what is in the line already; returns how long it is then. */
+static size_t put_name(char *line, size_t at, size_t len_bytes, const struct flag *f)
 {
 	static const char *const takes[] = {[INTEGER] = "N", [NUMBER] = "X", [STEPS] = "N"};
-	char name[64];
+	const char *value = f->kind == SWITCH ? "" : f->words ? f->words : takes[f->kind];
 
-	if (!f->name) {
-		printf("%s\n", f->help);
-		return;
-	}
-	snprintf(name, sizeof(name), "--%s %s", f->name, f->kind == SWITCH ? "" : f->words ? f->words : takes[f->kind]);
-	printf("  %-32s %s", name, f->help);
-	printf(f->start && *f->start ? " (%s)\n" : "\n", f->start);
+	return at + (size_t)snprintf(line + at, len_bytes - at, "%s--%s%s%s", at ? ", " : "", f->name,
+	                             *value ? " " : "", value);
+}
+
+/* The flags of one line; returns how many they are. */
+static int print_flags(const struct flag *f, int most)
+{
+	char names[128], defaults[128];
+	size_t name_at = 0, at = 0;
+	int count = 0;
+
+	do {
+		name_at = put_name(names, name_at, sizeof(names), f + count);
+		if (f[count].start && *f[count].start)
+			at += (size_t)snprintf(defaults + at, sizeof(defaults) - at, "%s%s", at ? ", " : " (",
+			                       f[count].start);
+	} while (++count < most && f[count].name && !f[count].help);
+	if (*f->help)
+		printf("  %-32s %s%s%s\n", names, f->help, at ? defaults : "", at ? ")" : "");
+	return count;
 }
 
 void options_print_help(void)
@@ -319,8 +333,13 @@ void options_print_help(void)
 	       "  ddp_gpt tokenize --tokenizer FILE --to FILE.bin TEXT..     a file of tokens\n"
 	       "  ddp_gpt decode --tokenizer FILE FILE.bin..                 its text\n"
 	       "  ddp_gpt --version               version and commit\n");
-	for (int i = 0; i < ddp_gpt_flag_count; i++)
-		print_flag(&ddp_gpt_flags[i]);
+	for (int i = 0; i < ddp_gpt_flag_count;) {
+		const struct flag *f = &ddp_gpt_flags[i];
+
+		if (!f->name && *f->help)
+			printf("%s\n", f->help);
+		i += f->name ? print_flags(f, ddp_gpt_flag_count - i) : 1;
+	}
 }
 
 /* ---- What others ask of the table --------------------------------------------- */

@@ -37,7 +37,7 @@ struct options {
 	long steps, warmup;
 	long epochs;       /* instead of steps; 0: steps count */
 	uint64_t given[2]; /* a bit for each flag that was typed, or is of a preset */
-	double lr, weight_decay, beta1, beta2, adam_eps, clip, dropout;
+	double lr, weight_decay, beta1, beta2, adam_eps, clip, dropout, label_smoothing;
 	long seed;
 	long threads;
 	long wire, powersgd_rank, zero, local_steps, deterministic, leaves;

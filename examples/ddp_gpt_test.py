@@ -132,6 +132,10 @@ def ways_to_the_same_weights(folder, data):
         got = train(folder, "lossy", 2, data, *args)
         check("2 ranks %s: learns too" % " ".join(args), got and abs(got[0][-1]["val_loss"] - want[0][-1]["val_loss"]) < near,
               str(got))
+    got = train(folder, "smooth1", 1, data, "--label-smoothing", "0.2")
+    other = train(folder, "smooth3", 3, data, "--label-smoothing", "0.2")
+    check("--label-smoothing: the same on any number of ranks, and training is held back", got and other and close(got[0], other[0])
+          and got[0][-1]["loss"] > want[0][-1]["loss"] + 0.02 and "val_loss" in got[0][-1], "%s\n%s" % (got, other))
     got = train(folder, "dropout1", 1, data, "--dropout", "0.2")
     other = train(folder, "dropout3", 3, data, "--dropout", "0.2")
     check("dropout: what is dropped does not depend on the ranks", got and other and close(got[0], other[0])
@@ -675,7 +679,7 @@ def refusals(folder, data):
              (1, 2, ["--wire", "fp4"], "--wire fp4"), (1, 2, ["--zero", "1", "--wire", "int8"], "--zero"),
              (1, 2, ["--deterministic=world", "--wire", "bf16"], "--deterministic"), (1, 2, ["--deterministic=world", "--leaves", "0"], "--leaves 0"), (1, 2, ["--resume"], "--resume needs --out"), (1, 2, ["--out", folder, "--overwrite", "--resume"], "--overwrite"),
              (1, 2, ["--out", folder, "--resume", "0"], "--resume 0"), (1, 2, ["--epochs", "1", "--steps", "3"], "--epochs"), (1, 2, ["--run-id", "a/b"], "--run-id"),
-             (1, 2, ["--keep", "0"], "--keep 0"), (1, 2, ["--beta1", "1"], "--beta1 1"), (1, 2, ["--adam-eps", "0"], "--adam-eps 0"), (1, 2, ["--warmup", " 5"], "--warmup"),
+             (1, 2, ["--keep", "0"], "--keep 0"), (1, 2, ["--beta1", "1"], "--beta1 1"), (1, 2, ["--adam-eps", "0"], "--adam-eps 0"), (1, 2, ["--label-smoothing", "1"], "--label-smoothing 1"), (1, 2, ["--warmup", " 5"], "--warmup"),
              (1, 2, ["--local-steps", "2", "--wire", "int8"], "--local-steps"), (1, 2, ["--preset", "huge"], "--preset huge"), (1, 2, ["--overlap", "--stub"], "--overlap"),
              (2, 1, ["--out", os.path.join(data, "x")], "cannot write")]
     for ranks, want, args, word in cases:
@@ -770,7 +774,7 @@ def main():
     check("--help: two screens, every flag on one line", code == 0 and len(lines) <= 80 and max(map(len, lines)) <= 110 and stdout == run(0, "-h")[1], stdout)
     with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../docs/guide/training.md"), encoding="utf-8") as f:
         rows = [line for line in f if line.startswith("| `--")]
-    flags = re.findall(r"^  --([a-z0-9-]+)", stdout, re.M)
+    flags = re.findall(r"(?:^ |,) ?--([a-z0-9-]+)", stdout, re.M)
     check("each flag is in the guide", len(flags) > 50 and not [f for f in flags if not f.startswith("fault") and not any("`--" + f in r for r in rows)],
           str([f for f in flags if not any("`--" + f in r for r in rows)]))
     print("%d passed, %d failed, 0 skipped" % (passed, failed))
