@@ -10,6 +10,7 @@
  */
 #include "ddp_gpt_tokens.h"
 #include "ddp_gpt_text.h"
+#include "gpt/dataset.h"
 #include "gpt/formats/file.h"
 #include "gpt/formats/hf.h"
 #include "gpt/formats/token_file.h"

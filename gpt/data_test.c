@@ -4,6 +4,7 @@
  */
 #include "gpt/blas.h"
 #include "gpt/checkpoint.h"
+#include "gpt/dataset.h"
 #include "gpt/generate.h"
 #include "gpt/optim.h"
 #include "gpt/rng.h"
@@ -123,6 +124,139 @@ Test(sampler, every_start_once_per_epoch_and_epochs_differ)
 	for (int i = 0; i < 93; i++)
 		cr_assert_eq(count[i], 3);
 	cr_assert_lt(same, 40);
+}
+
+/* Tokens that say where they are: two segments, of both sizes. */
+static uint16_t narrow[300];
+static uint32_t wide[300];
+static const struct gpt_segment two[] = {{narrow, 2, 300, "narrow", 1024}, {wide, 4, 300, "wide", 0}};
+
+static void number_tokens(void)
+{
+	for (uint32_t i = 0; i < 300; i++) {
+		narrow[i] = (uint16_t)i;
+		wide[i] = 300 + i;
+	}
+}
+
+/* Of a source by itself the order is that of the sampler, whatever the number of sequences before. */
+Test(dataset, one_source_is_read_as_before)
+{
+	struct gpt_source s = {.segments = two, .segment_count = 2, .from = 5, .count = 595, .stride = 1, .weight = 2};
+	struct gpt_dataset d = {.sources = &s, .source_count = 1, .context = 9, .seed = 7};
+	struct gpt_bad_token bad;
+	struct gpt_sampler as;
+	int32_t out[10];
+	int source;
+
+	number_tokens();
+	gpt_sampler_init(&as, 7, 595, 9);
+	cr_assert_eq(gpt_dataset_open(&d, &source), 0);
+	for (uint64_t q = 0; q < 5000; q += q < 2000 ? 1 : 37) {
+		const struct gpt_window w = gpt_dataset_window(&d, q);
+
+		cr_assert_eq(w.first, 5 + gpt_sampler_start(&as, q), "%lu", q);
+		cr_assert_eq(w.count, 10);
+		cr_assert_eq(gpt_dataset_copy(&d, &w, 600, out, &bad), 0);
+		for (int i = 0; i < 10; i++)
+			cr_assert_eq(out[i], (int32_t)w.first + i);
+	}
+	s.count = 9;
+	cr_assert_eq(gpt_dataset_open(&d, &source), -1);
+}
+
+/* --stride context: each token at most once an epoch, all but a few at the ends, from offsets that differ. */
+Test(dataset, windows_side_by_side)
+{
+	struct gpt_source s = {.segments = two, .segment_count = 2, .count = 600, .stride = 9, .weight = 1};
+	struct gpt_dataset d = {.sources = &s, .source_count = 1, .context = 9, .seed = 7};
+	uint64_t q = 0;
+	bool moved = false;
+	int source;
+
+	for (s.count = 10; s.count <= 600; s.count += s.count < 40 ? 1 : 280) {
+		cr_assert_eq(gpt_dataset_open(&d, &source), 0);
+		q = 0;
+		for (int epoch = 0; epoch < 3; epoch++) {
+			int read[600] = {0}, sum = 0;
+
+			for (uint64_t w = 0; w < d.windows; w++) {
+				const struct gpt_window at = gpt_dataset_window(&d, q++);
+
+				cr_assert_leq(at.first + 10, s.count);
+				for (int i = 0; i < 9; i++)
+					cr_assert_eq(read[at.first + (uint64_t)i]++, 0);
+			}
+			for (uint64_t i = 0; i < s.count; i++)
+				sum += read[i];
+			cr_assert_gt(sum + 18, (int)s.count);
+			moved |= epoch && !read[0] != !read[4];
+		}
+	}
+	cr_assert(moved);
+}
+
+/* Weights are kept exactly in every block, each window of a source once in an epoch of its own. */
+Test(dataset, a_mixture_has_its_weights)
+{
+	struct gpt_source s[3] = {{.segments = two, .segment_count = 1, .count = 300, .stride = 1, .weight = 3},
+	                          {.segments = two + 1, .segment_count = 1, .count = 40, .stride = 1, .weight = 1},
+	                          {.segments = two, .segment_count = 2, .count = 60, .stride = 1, .weight = 1e-9}};
+	struct gpt_dataset d = {.sources = s, .source_count = 2, .context = 9, .seed = 3};
+	int counts[3] = {0}, of_one[300] = {0}, source;
+
+	cr_assert_eq(gpt_dataset_open(&d, &source), 0);
+	cr_assert_eq(d.windows, 291 + 31);
+	for (uint64_t q = 0; q < 10 * GPT_SLOTS; q++) {
+		const struct gpt_window w = gpt_dataset_window(&d, q);
+
+		counts[w.source]++;
+		if (w.source == 0)
+			of_one[w.first]++;
+	}
+	cr_assert_eq(counts[0], 7680);
+	cr_assert_eq(counts[1], 2560);
+	for (int i = 0; i < 291; i++)
+		cr_assert(of_one[i] == 7680 / 291 || of_one[i] == 7680 / 291 + 1, "window %d: %d times", i, of_one[i]);
+	d.source_count = 3;
+	cr_assert_eq(gpt_dataset_open(&d, &source), 0);
+	cr_assert_eq(s[2].slots, 1);
+	cr_assert_eq(s[0].slots + s[1].slots + s[2].slots, GPT_SLOTS);
+}
+
+Test(dataset, documents_and_tokens_that_are_none)
+{
+	static const uint64_t starts[] = {0, 4, 20, 22, 300, 310};
+	struct gpt_source s = {
+	        .segments = two, .segment_count = 2, .from = 1, .count = 4, .documents = starts, .weight = 1};
+	struct gpt_dataset d = {.sources = &s, .source_count = 1, .context = 9, .seed = 3};
+	struct gpt_bad_token bad;
+	int seen[5] = {0}, source;
+	int32_t out[10];
+
+	number_tokens();
+	cr_assert_eq(gpt_dataset_open(&d, &source), 0);
+	for (uint64_t q = 0; q < 8; q++) {
+		const struct gpt_window w = gpt_dataset_window(&d, q);
+		int i = 1;
+
+		while (starts[i] != w.first)
+			i++;
+		cr_assert_lt(i, 5);
+		seen[i]++;
+		cr_assert_eq(w.count, i == 2 ? 2 : 10);
+	}
+	for (int i = 1; i < 5; i++)
+		cr_assert_eq(seen[i], 2);
+	cr_assert_eq(gpt_dataset_plain_count(&d), 4);
+	cr_assert_eq(gpt_dataset_plain_window(&d, 1).first, 20);
+	cr_assert_eq(gpt_dataset_copy(&d, &(struct gpt_window){0, 10, 295}, 302, out, &bad), -1);
+	cr_assert_str_eq(bad.name, "wide");
+	cr_assert_eq(bad.at_bytes, 8);
+	cr_assert_eq(bad.token, 302);
+	s = (struct gpt_source){.segments = two, .segment_count = 2, .from = 500, .count = 100};
+	cr_assert_eq(gpt_dataset_plain_count(&d), 11);
+	cr_assert_eq(gpt_dataset_plain_window(&d, 10).first, 590);
 }
 
 Test(sampler, validation_windows_have_targets)

@@ -25,12 +25,6 @@ struct gpt_token_file {
 int gpt_token_file_open(struct gpt_token_file *f, const char *path, int raw_bytes, char *why, size_t why_bytes);
 void gpt_token_file_close(struct gpt_token_file *f);
 
-/* The i-th, whatever their size. */
-static inline int64_t gpt_token_at(const void *tokens, int token_bytes, uint64_t i)
-{
-	return token_bytes == 2 ? ((const uint16_t *)tokens)[i] : ((const uint32_t *)tokens)[i];
-}
-
 /* A number that differs where files do: the CRC-32C of the length and of 64 pages, spread evenly. */
 uint32_t gpt_token_file_crc32c(const struct gpt_token_file *f);
 
