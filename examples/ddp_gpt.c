@@ -17,13 +17,12 @@
  * Rank 0 alone reads the text, prints, and writes files. What ends a run early is a fact that
  * all ranks have, and each says it (docs/design/ddp.md). This file prepares and ends.
  */
+#include "ddp_gpt_data.h"
 #include "ddp_gpt_job.h"
 #include "ddp_gpt_out.h"
-#include "ddp_gpt_text.h"
 #include "ddp_gpt_tokens.h"
 #include "gpt/blas.h"
 #include "gpt/checkpoint.h"
-#include "gpt/formats/crc32c.h"
 #include "gpt/formats/hf.h"
 #include "gpt/generate.h"
 #include <errno.h>
@@ -152,90 +151,21 @@ int job_check_weights(struct job *j)
 
 /* ---- Preparing -------------------------------------------------------- */
 
-/* Rank 0 reads; the length goes out first. */
-static int load_text(struct job *j, uint8_t **text, size_t *len_bytes)
-{
-	char why[256];
-	uint64_t len = 0;
-
-	*text = NULL;
-	if (j->rank == 0 && text_read(j->o.data, text, len_bytes, why, sizeof(why)))
-		job_note(j, "%s", why);
-	else if (j->rank == 0)
-		len = *len_bytes;
-	if (job_agree(j) || job_check(j, coll_broadcast(&len, &len, 1, COLL_U64, 0, j->comm, NULL)))
-		return -1;
-	*len_bytes = len;
-	if (j->rank && !(*text = malloc(len)))
-		job_note(j, "not enough memory for %zu bytes of text", (size_t)len);
-	if (job_agree(j))
-		return -1;
-	return job_check(j, coll_broadcast(*text, *text, len, COLL_U8, 0, j->comm, NULL));
-}
-
-/* The last tenth is for validation. */
-static int split_text(struct job *j, size_t count)
-{
-	const size_t least = (size_t)j->o.context + 1;
-
-	j->train_count = count - count / 10;
-	j->val_count = count / 10;
-	if (j->val_count >= least)
-		return 0;
-	return job_refuse(j,
-	                  "the text has %zu bytes; a tenth of it must hold --context %ld plus one: at least %zu bytes",
-	                  count, j->o.context, 10 * least);
-}
-
-/* Each epoch reads every window of the text once. */
+/* Each epoch reads every window once. */
 static long steps_of_epochs(const struct job *j)
 {
-	const uint64_t all = (uint64_t)j->o.epochs * (j->train_count - (size_t)j->o.context);
+	const uint64_t all = (uint64_t)j->o.epochs * job_windows(j);
 
 	return (long)((all + (uint64_t)j->o.batch - 1) / (uint64_t)j->o.batch);
 }
 
-/* Tokens of the text, all of them if the vocabulary is its own. */
-static int encode(struct job *j, const uint8_t *text, size_t len_bytes)
+static int prepare_data(struct job *j)
 {
-	long encoded = -1;
-	size_t count;
-
-	if (!j->init_tokenizer)
-		gpt_tokenizer_init(&j->tokenizer, (enum gpt_vocab)j->o.vocab, text, len_bytes);
-	j->tokens = malloc(len_bytes * sizeof(*j->tokens));
-	if (j->tokens)
-		encoded = gpt_tokenizer_encode(&j->tokenizer, text, len_bytes, j->tokens);
-	if (job_check_memory(j, encoded >= 0))
+	if (job_open_data(j))
 		return -1;
-	count = (size_t)encoded;
-	if (count < len_bytes && j->rank == 0 && !j->tokenizer.bpe)
-		printf("ddp_gpt: %zu bytes of the text are not in the vocabulary of --init and left out\n",
-		       len_bytes - count);
-	if (j->tokenizer.size < 2)
-		return job_refuse(j, "the text is one byte repeated: nothing to learn");
-	if (j->o.vocab_size && j->o.vocab_size < j->tokenizer.size)
-		return job_refuse(j, "--vocab-size %ld is less than the %d tokens of the text", j->o.vocab_size,
-		                  j->tokenizer.size);
-	return split_text(j, count);
-}
-
-static int prepare_text(struct job *j)
-{
-	uint8_t *text;
-	size_t len_bytes = 0;
-	int rc = load_text(j, &text, &len_bytes);
-
-	if (!rc)
-		rc = encode(j, text, len_bytes);
-	if (!rc) {
-		j->text_bytes = len_bytes;
-		j->text_crc32c = gpt_crc32c(0, text, len_bytes);
-		if (j->o.epochs)
-			j->o.steps = steps_of_epochs(j);
-	}
-	free(text);
-	return rc;
+	if (j->o.epochs)
+		j->o.steps = steps_of_epochs(j);
+	return 0;
 }
 
 static struct gpt_optim_config optim_config(const struct options *o)
@@ -323,6 +253,7 @@ static int prepare_buffers(struct job *j, const struct gpt_shape *shape)
 	                              .hooks = {j, job_need, job_ready, job_lookup}};
 
 	j->inputs = malloc(pass_tokens * sizeof(*j->inputs));
+	j->window = malloc(((size_t)j->o.context + 1) * sizeof(*j->window));
 	j->of_ranks = calloc((size_t)j->size, sizeof(*j->of_ranks));
 	j->targets = malloc(pass_tokens * sizeof(*j->targets));
 	j->seen = calloc(job_val_windows(j) + 1, 1);
@@ -334,7 +265,7 @@ static int prepare_buffers(struct job *j, const struct gpt_shape *shape)
 		gpt_model_set_smoothing(j->model, j->o.label_smoothing);
 	j->optim = j->model ? gpt_optim_create(j->model, &j->optim_config) : NULL;
 	return job_check_memory(j, !job_faulty(j, FAULT_MEMORY) && j->inputs && j->targets && j->of_ranks && j->seen &&
-	                                   j->tokens && j->optim && j->val_sums && j->leaf_sums && j->squares);
+	                                   j->window && j->optim && j->val_sums && j->leaf_sums && j->squares);
 }
 
 static int prepare_model(struct job *j)
@@ -359,7 +290,6 @@ static int prepare_model(struct job *j)
 	/* The others get them from rank 0. */
 	if (j->rank == 0)
 		gpt_model_init(j->model, (uint64_t)j->o.seed);
-	gpt_sampler_init(&j->sampler, (uint64_t)j->o.seed, j->train_count, (int)j->o.context);
 	return job_init_weights(j);
 }
 
@@ -496,7 +426,7 @@ static int run(struct job *j)
 	if (job_check_same(j, options_signature(&j->o), "the options") || follow_first_rank(j) || job_check_out(j) ||
 	    job_init_shape(j) || job_share_tokenizer(j) || job_deal(j) || job_check_arithmetic(j))
 		return -1;
-	if (prepare_text(j) || prepare_model(j) || share_weights(j) || job_open_out(j) || job_open_metrics(j) ||
+	if (prepare_data(j) || prepare_model(j) || share_weights(j) || job_open_out(j) || job_open_metrics(j) ||
 	    job_stop_open(j))
 		return -1;
 	job_print_start(j);
@@ -507,8 +437,7 @@ static int run(struct job *j)
 		print_stopped(j);
 	else if (j->rank == 0)
 		printf("loss %.4f -> %.4f in %.1f s, validated on %zu of %zu windows\nfinal val_loss=%.4f\n",
-		       j->first_loss, j->loss, j->train_s, job_val_windows(j),
-		       gpt_sampler_val_windows(j->val_count, (int)j->o.context), j->val_loss);
+		       j->first_loss, j->loss, j->train_s, job_val_windows(j), job_all_val_windows(j), j->val_loss);
 	job_draw_curve(j);
 	write_trace(j);
 	job_close_metrics(j);
@@ -610,7 +539,8 @@ int main(int argc, char **argv)
 	gpt_tokenizer_free(&j.tokenizer);
 	free(j.tensors);
 	free(j.lookup);
-	free(j.tokens);
+	job_close_data(&j);
+	free(j.window);
 	free(j.inputs);
 	free(j.targets);
 	free(j.val_sums);

@@ -24,7 +24,11 @@ const struct flag ddp_gpt_flags[] = {
 	{"dropout", NUMBER, AT(dropout), 0, 0.95, "0", "share of numbers dropped from embeddings and branches", RUN, NULL},
 
 	{NULL, TEXT, 0, 0, 0, NULL, "Data", LOCAL, NULL},
-	{"data", TEXT, AT(data), 0, 0, NULL, "text to learn, read by rank 0; without it stories of our own", LOCAL, "FILE"},
+	{"data", LIST, AT(data), 0, 0, NULL, "file, directory or pattern: text, .bin; again: a mixture; without: stories", LOCAL, "PATH[@WEIGHT]"},
+	{"val-data", LIST, AT(val_data), 0, 0, NULL, "what validation reads; without: the last tenth of each source", LOCAL, "PATH"},
+	{"stride", WORD, AT(stride), 0, 0, "auto", "between windows; context: each token once; auto: context for .bin", MODEL, "auto|1|context"},
+	{"special", SWITCH, AT(special), 0, 0, NULL, "special tokens that stand in the text are tokens", MODEL, NULL},
+	{"token-bytes", INTEGER, AT(token_bytes), 2, 4, "2", "of a .bin without a head", MODEL, NULL},
 	{"seed", INTEGER, AT(seed), 0, 1e15, "1", "of initial weights, order of the data, and sample", MODEL, NULL},
 	{"batch", INTEGER, AT(batch), 1, 1 << 20, "24", "per step over all ranks: sequences, or tokens if that is not 0", RUN, NULL},
 	{"batch-tokens", INTEGER, AT(batch_tokens), 0, 1 << 24, "0", NULL, RUN, NULL},

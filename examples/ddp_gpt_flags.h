@@ -13,6 +13,7 @@ enum flag_kind {
 	TEXT,
 	WORD,
 	SWITCH,
+	LIST,  /* TEXT that may be given again */
 	STEPS, /* a whole number, or "epoch" */
 	STATE, /* a step, "latest", "auto", or nothing */
 };

@@ -9,7 +9,6 @@
 #include "ddp_gpt_options.h"
 #include "gpt/model.h"
 #include "gpt/optim.h"
-#include "gpt/sampler.h"
 #include <stdio.h>
 
 /* A point of the loss curve; val < 0: none. */
@@ -46,15 +45,11 @@ struct job {
 
 	struct gpt_tokenizer tokenizer;
 	bool init_tokenizer; /* it is that of --init or --tokenizer, and not of the text */
-	int32_t *tokens;     /* the whole text */
-	size_t train_count, val_count;
-	uint64_t text_bytes;
-	uint32_t text_crc32c;
+	struct data *data;   /* of ddp_gpt_data.c */
 
 	struct gpt_model *model;
 	struct gpt_optim *optim;
 	struct gpt_optim_config optim_config;
-	struct gpt_sampler sampler;
 	struct gpt_tensor *tensors;
 	int tensor_count;
 	size_t param_count;
@@ -67,6 +62,7 @@ struct job {
 	int passes;                /* per step on this rank: micro-steps, or leaves */
 	int pass_batch;            /* sequences per pass, at most */
 	int32_t *inputs, *targets; /* pass_batch * context */
+	int32_t *window;           /* context + 1 */
 	double *leaf_sums;         /* --deterministic=world: of the losses of each leaf of this rank */
 	double *squares;           /* and the squares of the gradient, per GPT_SQUARES_BLOCK elements */
 	uint8_t *seen;             /* per validation window */
@@ -142,8 +138,9 @@ void job_need(void *arg, int tensor);
 void job_ready(void *arg, int tensor);
 void job_lookup(void *arg, const struct gpt_groups *g);
 
-/* How many windows a validation reads. */
+/* How many windows a validation reads, and how many there are. */
 size_t job_val_windows(const struct job *j);
+size_t job_all_val_windows(const struct job *j);
 
 /* ddp_gpt_init.c: the shape, vocabulary and tokenizer of --init, then its weights on rank 0. */
 int job_init_shape(struct job *j);

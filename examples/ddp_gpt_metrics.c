@@ -3,6 +3,7 @@
  * resume the lines of steps that will be taken again are cut off, and the others begin the loss curve.
  */
 #include "ddp_gpt_metrics.h"
+#include "ddp_gpt_data.h"
 #include "ddp_gpt_out.h"
 #include "gpt/formats/events.h"
 #include "gpt/formats/file.h"
@@ -191,7 +192,7 @@ static void complete(const struct job *j, struct metrics *m)
 	m->time = (double)t.tv_sec * 1e3 + (double)(t.tv_nsec / 1000000);
 	m->elapsed_s = job_now_s() - j->stop.begun_s;
 	m->tokens = (double)sequences * (double)j->o.context;
-	m->epoch = (double)sequences / (double)j->sampler.window_count;
+	m->epoch = (double)sequences / (double)job_windows(j);
 	m->data_wait_s = j->data_s;
 	m->rss_mb = resident_mb();
 	m->ranks = j->size;

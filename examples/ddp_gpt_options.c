@@ -144,6 +144,16 @@ static int set_steps(struct options *o, const struct flag *f, const char *value)
 	return 0;
 }
 
+static int add_to_list(struct options *o, const struct flag *f, const char *value)
+{
+	struct option_list *list = place(o, f);
+
+	if (list->count == OPTION_LIST_MOST)
+		return refuse(o, f, value, "more than 64 of them");
+	list->at[list->count++] = value;
+	return 0;
+}
+
 static int set(struct options *o, const struct flag *f, const char *value)
 {
 	switch (f->kind) {
@@ -152,6 +162,7 @@ static int set(struct options *o, const struct flag *f, const char *value)
 	case INTEGER:
 	case NUMBER: return set_number(o, f, value);
 	case TEXT: *(const char **)place(o, f) = value; return 0;
+	case LIST: return add_to_list(o, f, value);
 	case WORD: return set_word(o, f, value);
 	case SWITCH: *(bool *)place(o, f) = true; return 0;
 	}
@@ -214,6 +225,8 @@ int options_check(struct options *o)
 	if (o->batch * o->context > 1 << 24)
 		return complain(o, "--batch %ld times --context %ld is more than 2^24 tokens per step", o->batch,
 		                o->context);
+	if (o->token_bytes == 3)
+		return complain(o, "--token-bytes 3: must be 2 or 4");
 	if (o->zero && (o->wire || o->local_steps > 1))
 		return complain(o, "--zero needs --wire plain and excludes --local-steps");
 	if (o->zero == 2 && o->deterministic)
@@ -359,6 +372,16 @@ enum option_kind options_kind(int i)
 	return ddp_gpt_flags[i].of;
 }
 
+/* With spaces between; false: there is none. */
+static bool print_list(const struct option_list *list, char *text, size_t len_bytes)
+{
+	size_t at = 0;
+
+	for (int i = 0; i < list->count && at < len_bytes; i++)
+		at += (size_t)snprintf(text + at, len_bytes - at, "%s%s", i ? " " : "", list->at[i]);
+	return list->count > 0;
+}
+
 static bool print_word(const struct flag *f, long word, char *text, size_t len_bytes)
 {
 	const char *at = f->words;
@@ -373,7 +396,8 @@ bool options_text(const struct options *o, int i, char *text, size_t len_bytes)
 {
 	const struct flag *f = &ddp_gpt_flags[i];
 	const void *at = (const char *)o + f->offset;
-	const long n = f->kind == NUMBER || f->kind == TEXT || f->kind == SWITCH ? 0 : *(const long *)at;
+	const long n =
+	        f->kind == NUMBER || f->kind == TEXT || f->kind == LIST || f->kind == SWITCH ? 0 : *(const long *)at;
 
 	switch (f->kind) {
 	case NUMBER: snprintf(text, len_bytes, "%.15g", *(const double *)at); return true;
@@ -382,6 +406,7 @@ bool options_text(const struct options *o, int i, char *text, size_t len_bytes)
 			return false;
 		snprintf(text, len_bytes, "%s", *(const char *const *)at);
 		return true;
+	case LIST: return print_list(at, text, len_bytes);
 	case WORD: return print_word(f, n, text, len_bytes);
 	case SWITCH: snprintf(text, len_bytes, "%s", *(const bool *)at ? "true" : "false"); return true;
 	case STATE:

@@ -10,6 +10,7 @@
 
 /* Positions in the lists of words that the flags take. */
 enum { DETERMINISTIC_RUN, DETERMINISTIC_WORLD };
+enum { STRIDE_AUTO, STRIDE_1, STRIDE_CONTEXT };
 enum { SAVE_F32, SAVE_BF16 };
 enum { METRICS_JSONL, METRICS_CSV };
 enum { FAULT_NONE, FAULT_GRADIENT, FAULT_MEMORY, FAULT_SLOW };
@@ -20,10 +21,20 @@ enum { RESUME_LATEST = -1, EVERY_EPOCH = -1 };
 /* Must it be equal on all ranks, and where a run goes on from a state? Of the model: both. Of the run: on all ranks. */
 enum option_kind { OPTION_LOCAL, OPTION_OF_RUN, OPTION_OF_MODEL };
 
+/* What a flag was given, again and again. */
+#define OPTION_LIST_MOST 64
+struct option_list {
+	const char *at[OPTION_LIST_MOST];
+	long count;
+};
+
 struct options {
-	bool sampling;     /* `ddp_gpt sample`: no training, text from --model */
-	const char *model; /* what to sample from */
-	const char *data;  /* NULL: the text that comes with the program */
+	bool sampling;                     /* `ddp_gpt sample`: no training, text from --model */
+	const char *model;                 /* what to sample from */
+	struct option_list data, val_data; /* none: the text that comes with the program; a tenth of --data */
+	long stride, token_bytes;
+	bool special;
+	const char *field; /* of a line of JSON */
 	const char *init;  /* directory of a model to begin with; NULL: none */
 	const char *out;   /* directory for metrics and weights; NULL: none */
 	long preset;

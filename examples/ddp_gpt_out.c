@@ -3,6 +3,7 @@
  * never replaced without a word. Rank 0 alone touches the directory; what it finds is agreed.
  */
 #include "ddp_gpt_out.h"
+#include "ddp_gpt_data.h"
 #include "gpt/formats/file.h"
 #include "gpt/formats/hf.h"
 #include "gpt/formats/json.h"
@@ -191,12 +192,6 @@ json_t *out_flags(const struct job *j)
 	return flags;
 }
 
-json_t *out_data(const struct job *j)
-{
-	return json_pack("[{s:s, s:o, s:o}]", "name", j->o.data ? j->o.data : "stories", "bytes",
-	                 gpt_json_u64(j->text_bytes), "crc32c", out_crc32c(j->text_crc32c));
-}
-
 static int count_hosts(const struct job *j)
 {
 	int hosts = 0;
@@ -225,7 +220,7 @@ static json_t *start_of(const struct job *j)
 	                 "time", (json_int_t)time(NULL), "commit", commit(), "library", coll_version_text(), "hosts",
 	                 count_hosts(j), "ranks", j->size, "members_epoch", 0, "resumed",
 	                 j->first_step ? json_integer(j->first_step) : json_null(), "flags", out_flags(j), "data",
-	                 out_data(j), "tokenizer_crc32c", out_crc32c(gpt_hf_tokenizer_crc32c(&j->tokenizer)));
+	                 job_describe_data(j), "tokenizer_crc32c", out_crc32c(gpt_hf_tokenizer_crc32c(&j->tokenizer)));
 }
 
 static int write_run(struct job *j)

@@ -18,8 +18,6 @@ int out_path(const struct job *j, const char *name, char *path);
 
 /* All flags with their values; NULL: no memory. */
 json_t *out_flags(const struct job *j);
-/* What was learned from: a list of objects with name, bytes, crc32c. */
-json_t *out_data(const struct job *j);
 /* Eight hexadecimal digits. */
 json_t *out_crc32c(uint32_t crc);
 

@@ -1,6 +1,7 @@
 /*
  * What rank 0 says: lines, and the curve loss.svg.
  */
+#include "ddp_gpt_data.h"
 #include "ddp_gpt_metrics.h"
 #include "gpt/blas.h"
 #include <errno.h>
@@ -78,8 +79,8 @@ void job_print_start(struct job *j)
 	       gpt_model_shape(j->model)->vocab);
 	printf("ddp_gpt: %zu tokens to train on, %zu to validate; %ld tokens per step, %ld steps; kernels %s, BLAS "
 	       "%s, %ld thread%s per rank\n",
-	       j->train_count, j->val_count, j->o.batch * j->o.context, j->o.steps, gpt_model_device(j->model)->k->name,
-	       gpt_blas_core(), j->o.threads, j->o.threads > 1 ? "s" : "");
+	       (size_t)job_train_tokens(j), (size_t)job_val_tokens(j), j->o.batch * j->o.context, j->o.steps,
+	       gpt_model_device(j->model)->k->name, gpt_blas_core(), j->o.threads, j->o.threads > 1 ? "s" : "");
 	print_buckets(j);
 	if (coll_ddp_get_stats(j->ddp, &stats, 1) == COLL_OK && stats.bytes_per_s > 0)
 		printf(" (measured: %.1f us, %.2f GB/s)", 1e6 * stats.latency_s, 1e-9 * stats.bytes_per_s);

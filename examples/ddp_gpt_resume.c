@@ -5,6 +5,7 @@
  * read what they need beside each other; else rank 0 reads for all. The number of ranks that wrote the state does not
  * matter.
  */
+#include "ddp_gpt_data.h"
 #include "ddp_gpt_out.h"
 #include "ddp_gpt_see.h"
 #include "gpt/formats/hf.h"
@@ -71,13 +72,14 @@ static bool same_crc(const json_t *object, const char *key, uint32_t crc)
 static int check_state(struct job *j, const struct gpt_state *s)
 {
 	const char *id = json_string_value(json_object_get(s->root, "run_id"));
-	const json_t *data = json_array_get(json_object_get(s->root, "data"), 0),
-	             *flags = json_object_get(s->root, "flags");
+	const json_t *flags = json_object_get(s->root, "flags");
+	const char *other = job_other_data(j, json_object_get(s->root, "data"));
 
 	if (check_flags(j, flags, s->path))
 		return -1;
-	if (!same_crc(data, "crc32c", j->text_crc32c))
-		return job_note(j, "--resume: %s is of another text than --data", s->path);
+	if (other)
+		return job_note(j, "--resume: %s is of another text than --data, or another weight: %s", s->path,
+		                other);
 	if (!same_crc(s->root, "tokenizer_crc32c", gpt_hf_tokenizer_crc32c(&j->tokenizer)))
 		return job_note(j, "--resume: %s is of another vocabulary", s->path);
 	if (s->params != j->param_count)

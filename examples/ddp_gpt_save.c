@@ -5,6 +5,7 @@
  * name, so that a state is whole or not there. Whether it worked is agreed. Means of what a rank does not update stay
  * where they are.
  */
+#include "ddp_gpt_data.h"
 #include "ddp_gpt_out.h"
 #include "ddp_gpt_see.h"
 #include "gpt/formats/hf.h"
@@ -170,16 +171,16 @@ static json_t *describe(const struct job *j, const struct saving *s)
 {
 	const struct gpt_shape *shape = gpt_model_shape(j->model);
 	const uint64_t sequences = job_sequences(j, s->name.step);
-	json_t *root = json_pack(
-	        "{s:s, s:i, s:s, s:I, s:I, s:I, s:I, s:o, s:o, s:I, s:o, s:i, s:o, s:o, s:o, s:o, s:o}", "format",
-	        "coll-gpt-state", "version", 1, "run_id", j->run_id, "start", (json_int_t)s->name.start,
-	        "members_epoch", (json_int_t)s->name.epoch, "step", (json_int_t)s->name.step, "epoch",
-	        (json_int_t)(sequences / j->sampler.window_count), "sequences", gpt_json_u64(sequences), "tokens",
-	        gpt_json_u64(sequences * (uint64_t)j->o.context), "optimizer_steps", (json_int_t)s->name.step, "params",
-	        gpt_json_u64(j->param_count), "ranks", j->size, "model",
-	        gpt_hf_config(shape, shape->vocab, j->o.dropout, false), "flags", out_flags(j), "data", out_data(j),
-	        "tokenizer_crc32c", out_crc32c(gpt_hf_tokenizer_crc32c(&j->tokenizer)), "parts",
-	        list_files(j, s, false));
+	json_t *root =
+	        json_pack("{s:s, s:i, s:s, s:I, s:I, s:I, s:I, s:o, s:o, s:I, s:o, s:i, s:o, s:o, s:o, s:o, s:o}",
+	                  "format", "coll-gpt-state", "version", 1, "run_id", j->run_id, "start",
+	                  (json_int_t)s->name.start, "members_epoch", (json_int_t)s->name.epoch, "step",
+	                  (json_int_t)s->name.step, "epoch", (json_int_t)(sequences / job_windows(j)), "sequences",
+	                  gpt_json_u64(sequences), "tokens", gpt_json_u64(sequences * (uint64_t)j->o.context),
+	                  "optimizer_steps", (json_int_t)s->name.step, "params", gpt_json_u64(j->param_count), "ranks",
+	                  j->size, "model", gpt_hf_config(shape, shape->vocab, j->o.dropout, false), "flags",
+	                  out_flags(j), "data", job_describe_data(j), "tokenizer_crc32c",
+	                  out_crc32c(gpt_hf_tokenizer_crc32c(&j->tokenizer)), "parts", list_files(j, s, false));
 
 	if (root && s->owed)
 		json_object_set_new(root, "owed",

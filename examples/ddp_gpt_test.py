@@ -258,6 +258,65 @@ def token_files(folder, data):
         check("refused with file and offset: " + name, code == 1 and path in stderr and word in stderr, stderr)
 
 
+def sources(folder, data):
+    """Directories, patterns, token files of both owners and mixtures are learned alike by any number of ranks, and go on from a state."""
+    parts, tokenizer = os.path.join(folder, "parts"), os.path.join(folder, "tokenizer.json")
+    os.makedirs(parts)
+    with open(data, "rb") as f:
+        text = f.read()
+    for i in range(3):
+        with open(os.path.join(parts, "part%d.txt" % i), "wb") as f:
+            f.write(text[i * 1500:(i + 1) * 1500 if i < 2 else len(text)])
+    one = train(folder, "one", 2, data, "--vocab", "byte")
+    for name, what in (("a directory", parts), ("a pattern", parts + "/p*[0-9].txt"), ("a weight by itself", parts + "@7")):
+        got = train(folder, "many", 2, what, "--vocab", "byte")
+        check("%s is the text of its files" % name, one and got and got[1] == one[1])
+    run(0, "tokenizer", "train", "--size", "270", "--to", tokenizer, data)
+    ids = os.path.join(folder, "ids.bin")
+    run(0, "tokenize", "--tokenizer", tokenizer, "--to", ids, data)
+    tokens = read_llmc(ids)
+    shards = os.path.join(folder, "shards")
+    os.makedirs(shards)
+    write_llmc(shards + "/a.bin", tokens[:700])
+    write_llmc(shards + "/b.bin", tokens[700:900], True)
+    write_nanogpt(shards + "/c.bin", tokens[900:])
+    text_too = train(folder, "of_text", 2, data, "--tokenizer", tokenizer, "--stride", "context")
+    for name, what, more in (("llm.c's file", ids, []), ("a directory of shards of several kinds", shards, []),
+                             ("llm.c's of 32 bits", write_llmc(ids + "4", tokens, True), []), ("nanoGPT's file", write_nanogpt(folder + "/raw.bin", tokens), []),
+                             ("raw 32 bits", write_nanogpt(folder + "/raw4.bin", tokens, True), ["--token-bytes", "4"])):
+        got = train(folder, "bin", 2, what, "--tokenizer", tokenizer, *(more or ["--stride", "context"]))
+        check("%s is learned as the text is" % name, text_too and got and got[1] == text_too[1])
+    every = train(folder, "every", 2, ids, "--tokenizer", tokenizer, "--stride", "1")
+    check("--stride 1 reads other windows", every and text_too and every[1] != text_too[1])
+    mixed = ["--tokenizer", tokenizer, "--data", data + "@1", "--val-data", data, "--save-every", "6"]
+    whole, three = (train(folder, "mix%d" % ranks, ranks, ids + "@3", *mixed) for ranks in (1, 3))
+    check("1 and 3 ranks learn the same mixture", whole and three and close(whole[0], three[0]), str(three))
+    out = os.path.join(folder, "mix3")
+    shutil.rmtree(os.path.join(out, "state", "step-00000012-1.0"))
+    args = [*SMALL, "--data", ids + "@3", *mixed, "--out", out, "--no-sample"]
+    code, stdout, stderr = run(2, *args, "--resume")
+    check("and go on with 2", code == 0 and "continuing after step 6" in stdout and close([json.loads(line) for line in read(out, "metrics.jsonl").splitlines()], whole[0]), stdout + stderr)
+    for name, flags, word in (("another weight", ["--data", ids + "@2"], "ids.bin"), ("another text", ["--data", ids + "4@3"], "ids.bin4"),
+                              ("a third source", [*args[len(SMALL):], "--data", data], "text")):
+        flags = flags if len(flags) > 2 else [*flags, *args[len(SMALL) + 2:]]
+        code, _, stderr = run(1, *SMALL, *flags, "--resume")
+        check("--resume refuses " + name, code == 1 and "another text" in stderr and word in stderr, stderr)
+    code, _, stderr = run(1, *args, "--resume", "--stride", "context")
+    check("--resume refuses another --stride", code == 1 and "--stride is context and was auto" in stderr, stderr)
+    big = os.path.join(folder, "big")
+    with open(big, "wb") as f:
+        f.truncate(65 << 20)
+    bad = write_llmc(folder + "/bad.bin", tokens[:70] + [270] + tokens[70:])
+    for name, flags, word in (("a token that is none", ["--data", bad, "--tokenizer", tokenizer], "bad.bin: offset %d: token 270" % (1024 + 140)),
+                              ("tokens without a vocabulary", ["--data", ids], "--tokenizer"), ("a directory without files", ["--data", os.path.join(folder, "mix1/state")], "no files"),
+                              ("a pattern that fits nothing", ["--data", parts + "/q*"], "no files"), ("a weight of 0", ["--data", data + "@0"], "weight"),
+                              ("a large text", ["--data", big], "ddp_gpt tokenize"), ("a false head", ["--data", write_llmc(folder + "/false.bin", tokens, count=5), "--tokenizer", tokenizer], "offset 8"),
+                              ("a short --val-data", ["--data", data, "--val-data", write_nanogpt(folder + "/short.txt", [1, 2])], "--val-data"),
+                              ("--token-bytes 3", ["--data", ids, "--token-bytes", "3"], "--token-bytes 3")):
+        code, _, stderr = run(2, *SMALL, *flags)
+        check("refused: " + name, code in (1, 2) and stderr.count(word) >= 2, stderr)
+
+
 def any_number_of_ranks(folder, data):
     """Nothing need divide anything: ranks without a sequence, passes without one."""
     want = train(folder, "ten", 1, data, "--batch", "10")
@@ -673,7 +732,7 @@ def refusals(folder, data):
     cases = [(2, 2, ["--bogus", "1"], "--bogus"), (1, 2, ["--lr", "fast"], "--lr fast"),
              (1, 2, ["--lr"], "--lr needs a value"), (1, 2, ["--heads", "5"], "--heads 5"),
              (1, 2, ["--vocab", "word"], "--vocab word"), (1, 2, ["--steps", "0"], "--steps 0"),
-             (1, 2, ["stray"], "stray"), (2, 1, ["--data", empty], "empty"), (3, 1, ["--data", short], "9 bytes"),
+             (1, 2, ["stray"], "stray"), (2, 1, ["--data", empty], "empty"), (3, 1, ["--data", short], "9 tokens"),
              (2, 1, ["--data", os.path.join(folder, "none")], "No such file"),
              (2, 1, ["--vocab-size", "9"], "--vocab-size 9 is less than the"), (1, 2, ["--batch-tokens", "100"], "--batch-tokens 100"),
              (1, 2, ["--wire", "fp4"], "--wire fp4"), (1, 2, ["--zero", "1", "--wire", "int8"], "--zero"),
@@ -752,7 +811,7 @@ def ends_for_one_reason(folder, data):
 
 
 GROUPS = [same_batch_for_any_number_of_ranks, ways_to_the_same_weights, what_is_hidden_is_told,
-          same_bits_on_any_number_of_ranks, any_number_of_ranks, byte_pairs, token_files, validation_reads_each_window_once, resuming, output_directory, damaged_states, states_for_any_number_of_ranks, stopping, watching, files_of_the_first_rank,
+          same_bits_on_any_number_of_ranks, any_number_of_ranks, byte_pairs, token_files, sources, validation_reads_each_window_once, resuming, output_directory, damaged_states, states_for_any_number_of_ranks, stopping, watching, files_of_the_first_rank,
           any_number_of_steps, sampling, beginning_with_a_model, refusals, ends_for_one_reason]
 
 

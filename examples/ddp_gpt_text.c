@@ -81,3 +81,10 @@ int text_read(const char *path, uint8_t **text, size_t *len_bytes, char *why, si
 	}
 	return rc;
 }
+
+bool text_is_file(const char *path)
+{
+	struct stat st;
+
+	return path && stat(path, &st) == 0 && S_ISREG(st.st_mode);
+}

@@ -4,6 +4,7 @@
 #ifndef DDP_GPT_TEXT_H
 #define DDP_GPT_TEXT_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -13,5 +14,8 @@
  * why; an empty file is an error.
  */
 int text_read(const char *path, uint8_t **text, size_t *len_bytes, char *why, size_t why_bytes);
+
+/* A regular file, which can be read twice. */
+bool text_is_file(const char *path);
 
 #endif

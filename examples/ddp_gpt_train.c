@@ -2,6 +2,7 @@
  * Steps: the batch, gradients that are averaged while backward computes, the update;
  * and validation.
  */
+#include "ddp_gpt_data.h"
 #include "ddp_gpt_job.h"
 #include "gpt/groups.h"
 #include <math.h>
@@ -41,14 +42,6 @@ void job_lookup(void *arg, const struct gpt_groups *g)
 
 /* ---- The batch ------------------------------------------------------------- */
 
-static void copy_window(struct job *j, int place, size_t start)
-{
-	const size_t len = (size_t)j->o.context;
-
-	memcpy(j->inputs + place * len, j->tokens + start, len * sizeof(*j->tokens));
-	memcpy(j->targets + place * len, j->tokens + start + 1, len * sizeof(*j->tokens));
-}
-
 /* --fault slow: compute nothing for so long. */
 static void lose_time(double more_s)
 {
@@ -68,7 +61,7 @@ static void skip_pass(struct job *j)
 }
 
 /* One pass over sequences of this rank; adds their losses to *loss_sum. */
-static void run_pass(struct job *j, long step, const struct part *p, double *loss_sum)
+static int run_pass(struct job *j, long step, const struct part *p, double *loss_sum)
 {
 	const uint64_t first = job_sequences(j, step) + (uint64_t)p->first;
 	const int len = (int)j->o.context, count = (int)(p->end - p->first);
@@ -78,10 +71,12 @@ static void run_pass(struct job *j, long step, const struct part *p, double *los
 
 	if (count == 0) {
 		skip_pass(j);
-		return;
+		return 0;
 	}
 	for (int i = 0; i < count; i++)
-		copy_window(j, i, gpt_sampler_start(&j->sampler, first + (uint64_t)i));
+		if (job_copy_window(j, i, first + (uint64_t)i))
+			return -1;
+	job_expect_windows(j, first + (uint64_t)j->o.batch, (uint64_t)count);
 	j->data_s += job_now_s() - start;
 	gpt_model_set_dropout(j->model, j->o.dropout, (uint64_t)j->o.seed, (uint64_t)step, (uint64_t)p->first);
 	sum = gpt_model_train(j->model, j->inputs, j->targets, count, len, faulty ? NAN : (float)job_scale(j));
@@ -90,6 +85,7 @@ static void run_pass(struct job *j, long step, const struct part *p, double *los
 		j->leaf_sums[p->leaf] = sum;
 	if (job_faulty(j, FAULT_SLOW))
 		lose_time(0.5 * (job_now_s() - start));
+	return 0;
 }
 
 /* ---- Gradients of a step --------------------------------------------------- */
@@ -105,7 +101,8 @@ static int all_passes(struct job *j, long step, double *loss_sum)
 
 		j->averaging = !local;
 		note(j, coll_ddp_begin(j->ddp, !local && p == j->passes - 1));
-		run_pass(j, step, &part, loss_sum);
+		if (run_pass(j, step, &part, loss_sum))
+			return -1;
 		if (j->ddp_status)
 			return job_check_ddp(j, j->ddp_status);
 	}
@@ -247,13 +244,6 @@ static int gather_ranks(struct job *j, double loss_sum)
 	return j->o.deterministic == DETERMINISTIC_WORLD ? sum_leaves(j) : 0;
 }
 
-size_t job_val_windows(const struct job *j)
-{
-	const size_t all = gpt_sampler_val_windows(j->val_count, (int)j->o.context);
-
-	return j->o.val_windows && (size_t)j->o.val_windows < all ? (size_t)j->o.val_windows : all;
-}
-
 /* Each window is counted where it was read: all counts must be one. */
 static int check_windows(struct job *j, size_t windows)
 {
@@ -283,17 +273,17 @@ static size_t val_group(const struct job *j, size_t windows)
 	return j->o.deterministic == DETERMINISTIC_WORLD || most < share ? most : share;
 }
 
-static double validate_group(struct job *j, size_t first, size_t end)
+static int validate_group(struct job *j, size_t first, size_t end, double *sum)
 {
-	const int len = (int)j->o.context;
-	const size_t windows = job_val_windows(j), all = gpt_sampler_val_windows(j->val_count, len);
+	const size_t windows = job_val_windows(j);
 
 	for (size_t w = first; w < end; w++) {
-		copy_window(j, (int)(w - first),
-		            j->train_count + gpt_sampler_val_window(w, windows, all) * (size_t)len);
+		if (job_copy_val_window(j, (int)(w - first), w, windows))
+			return -1;
 		j->seen[w]++;
 	}
-	return gpt_model_loss(j->model, j->inputs, j->targets, (int)(end - first), len);
+	*sum = gpt_model_loss(j->model, j->inputs, j->targets, (int)(end - first), (int)j->o.context);
+	return 0;
 }
 
 /* The windows that a validation reads: the same each time, exactly once, whatever the number of ranks. */
@@ -310,7 +300,8 @@ static int validate(struct job *j)
 	for (size_t g = (size_t)j->rank; g < groups; g += (size_t)j->size) {
 		const size_t end = (g + 1) * group;
 
-		j->val_sums[g] = validate_group(j, g * group, end < windows ? end : windows);
+		if (validate_group(j, g * group, end < windows ? end : windows, &j->val_sums[g]))
+			return -1;
 	}
 	if (check_windows(j, windows) ||
 	    job_check(j, coll_all_reduce(j->val_sums, j->val_sums, groups, COLL_F64, COLL_SUM, j->comm, NULL)))
@@ -328,14 +319,13 @@ static int validate(struct job *j)
 static bool due(const struct job *j, long every, long step)
 {
 	if (every == EVERY_EPOCH)
-		return job_sequences(j, step + 1) / j->sampler.window_count >
-		       job_sequences(j, step) / j->sampler.window_count;
+		return job_sequences(j, step + 1) / job_windows(j) > job_sequences(j, step) / job_windows(j);
 	return every && (step + 1) % every == 0;
 }
 
 static void print_epoch(const struct job *j, long step)
 {
-	const uint64_t windows = j->sampler.window_count, epoch = job_sequences(j, step) / windows;
+	const uint64_t windows = job_windows(j), epoch = job_sequences(j, step) / windows;
 
 	if (j->rank == 0 && j->o.epochs && (step == j->first_step || due(j, EVERY_EPOCH, step - 1)))
 		printf("epoch %llu of %ld | batch %ld | %llu steps\n", (unsigned long long)epoch + 1, j->o.epochs,

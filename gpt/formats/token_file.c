@@ -27,6 +27,16 @@ static const struct kind *find_kind(const int32_t *head)
 	return NULL;
 }
 
+bool gpt_token_file_begins(const void *data, size_t len_bytes)
+{
+	int32_t head[2];
+
+	if (len_bytes < sizeof(head))
+		return false;
+	memcpy(head, data, sizeof(head));
+	return find_kind(head) != NULL;
+}
+
 /* ---- Reading ---------------------------------------------------------------------------- */
 
 static int map(struct gpt_token_file *f, const char *path, char *why, size_t why_bytes)

@@ -20,6 +20,9 @@ struct gpt_token_file {
 	size_t map_bytes;
 };
 
+/* Has it the head of llm.c? */
+bool gpt_token_file_begins(const void *data, size_t len_bytes);
+
 /* raw_bytes: of a token in a file without a head. -1 with the reason in why: a count that does not fit the file, an
  * odd size, no tokens. */
 int gpt_token_file_open(struct gpt_token_file *f, const char *path, int raw_bytes, char *why, size_t why_bytes);
