@@ -309,7 +309,7 @@ def sources(folder, data):
     bad = write_llmc(folder + "/bad.bin", tokens[:70] + [270] + tokens[70:])
     for name, flags, word in (("a token that is none", ["--data", bad, "--tokenizer", tokenizer], "bad.bin: offset %d: token 270" % (1024 + 140)),
                               ("tokens without a vocabulary", ["--data", ids], "--tokenizer"), ("a directory without files", ["--data", os.path.join(folder, "mix1/state")], "no files"),
-                              ("a pattern that fits nothing", ["--data", parts + "/q*"], "no files"), ("a weight of 0", ["--data", data + "@0"], "weight"),
+                              ("a pattern that fits nothing", ["--data", parts + "/q*"], "no files"), ("a weight of 0", ["--data", data + "@0"], "must be more than 0"),
                               ("a large text", ["--data", big], "ddp_gpt tokenize"), ("a false head", ["--data", write_llmc(folder + "/false.bin", tokens, count=5), "--tokenizer", tokenizer], "offset 8"),
                               ("a short --val-data", ["--data", data, "--val-data", write_nanogpt(folder + "/short.txt", [1, 2])], "--val-data"),
                               ("--token-bytes 3", ["--data", ids, "--token-bytes", "3"], "--token-bytes 3")):
