@@ -32,7 +32,8 @@ struct data {
 	struct file *files;
 	uint64_t count; /* of files */
 	int train_sources, sources;
-	struct texts texts;           /* until they are encoded */
+	struct texts texts; /* until they are encoded */
+	struct reader_options reading;
 	struct gpt_segment *segments; /* by file, as the next two */
 	int32_t **tokens;
 	struct gpt_token_file *maps;
@@ -62,12 +63,11 @@ static struct file *add_file(struct data *d, const char *path, int source, doubl
 /* All of its documents; the stories if path is NULL. */
 static int read_text(struct job *j, const struct reader *r, struct file *f, const char *path)
 {
-	const struct reader_options o = {j->o.field, 0};
 	struct texts *t = &j->data->texts;
 	const size_t from = t->len_bytes, documents = t->count;
 	char why[PATH_MAX + 256];
 
-	if (r->read(t, path, &o, why, sizeof(why)))
+	if (r->read(t, path, &j->data->reading, why, sizeof(why)))
 		return job_note(j, "%s", why);
 	f->len_bytes = t->len_bytes - from;
 	f->documents = t->count - documents;
@@ -379,6 +379,7 @@ int job_open_data(struct job *j)
 	    job_check(j, coll_broadcast(&train_sources, &train_sources, 1, COLL_I32, 0, j->comm, NULL)))
 		return -1;
 	j->data->train_sources = train_sources;
+	j->data->reading = (struct reader_options){j->o.field, j->o.skip_bad, false};
 	if (j->rank == 0)
 		list_all(j);
 	if (share_files(j) || map_files(j) || compare_files(j) || encode_all(j))

@@ -35,8 +35,9 @@ struct options {
 	long stride, token_bytes;
 	bool special;
 	const char *field; /* of a line of JSON */
-	const char *init;  /* directory of a model to begin with; NULL: none */
-	const char *out;   /* directory for metrics and weights; NULL: none */
+	long skip_bad;
+	const char *init; /* directory of a model to begin with; NULL: none */
+	const char *out;  /* directory for metrics and weights; NULL: none */
 	long preset;
 	const char *tokenizer; /* file or directory; NULL: --vocab counts */
 	long vocab;            /* enum gpt_vocab */

@@ -22,7 +22,8 @@ int texts_add(struct texts *t, const void *bytes, size_t len_bytes);
 
 struct reader_options {
 	const char *field; /* of a line of JSON */
-	long skip_bad;     /* lines that may be damaged */
+	long skip_bad;     /* damaged lines that may be left out; each that is takes one away */
+	bool told;         /* of the first of them */
 };
 
 struct reader {
@@ -30,7 +31,7 @@ struct reader {
 	/* head: its first bytes, which may be fewer than a kind's. */
 	bool (*takes)(const char *path, const uint8_t *head, size_t len_bytes);
 	/* Adds all documents of the file. -1 with the reason in why. NULL: it is mapped. path NULL: the stories. */
-	int (*read)(struct texts *t, const char *path, const struct reader_options *o, char *why, size_t why_bytes);
+	int (*read)(struct texts *t, const char *path, struct reader_options *o, char *why, size_t why_bytes);
 };
 
 /* The row that takes the file. */

@@ -317,6 +317,46 @@ def sources(folder, data):
         check("refused: " + name, code in (1, 2) and stderr.count(word) >= 2, stderr)
 
 
+def lines_of_json(folder, data):
+    """Each line is a document; what is damaged is named with line and offset."""
+    tokenizer, ids = os.path.join(folder, "tokenizer.json"), os.path.join(folder, "ids.bin")
+    with open(data, encoding="utf-8") as f:
+        words = f.read().split(" ")
+    documents = [" ".join(words[i:i + 8]) + ("\n\"quoted\" \U0001f642" if i % 3 else "") for i in range(0, len(words), 8)]
+    plain, lines = os.path.join(folder, "documents"), os.path.join(folder, "lines.jsonl")
+    os.makedirs(plain)
+    for i, d in enumerate(documents):
+        with open(os.path.join(plain, "%04d" % i), "w", encoding="utf-8", newline="") as f:
+            f.write(d)
+    with open(lines, "w", encoding="utf-8", newline="") as f:
+        for i, d in enumerate(documents):
+            f.write(json.dumps({"id": i, "meta": {"deep": [1, "x"]} if i % 5 == 0 else None, "story": d}, ensure_ascii=i % 2 == 0) + ("\n" if i % 4 else "\r\n\n"))
+    run(0, "tokenizer", "train", "--size", "300", "--to", tokenizer, "--field", "story", lines)
+    got = []
+    for args in ([plain], ["--field", "story", lines]):
+        run(0, "tokenize", "--tokenizer", tokenizer, "--to", ids, *args)
+        got.append(read_llmc(ids))
+    check("tokenize: lines are what files of their documents are, an end token behind each", got[0] == got[1] and got[0].count(got[0][-1]) == len(documents))
+    a, b = train(folder, "files", 2, plain, "--vocab", "byte"), train(folder, "lines", 3, lines, "--vocab", "byte", "--field", "story")
+    check("and are learned alike", a and b and close(a[0], b[0]), str(b and b[2]))
+    with open(lines, "rb") as f:
+        good = f.read()
+    for name, line, word in (("no UTF-8", b'{"story":"a\xff"}', "decode byte"), ("half a pair", b'{"story":"\\ud83d"}', "invalid Unicode"), ("another field", b'{"text":"a"}', 'no field "story"'),
+                             ("a number", b'{"story":5}', "not a string"), ("cut off", b'{"story":"a', "end of input"), ("a list", b"[]", "not an object")):
+        bad = os.path.join(folder, "bad.jsonl")
+        with open(bad, "wb") as f:
+            f.write(good + line + (b"" if name == "cut off" else b"\n"))
+        code, _, stderr = run(2, *SMALL, "--data", bad, "--field", "story")
+        said = re.search(r"bad.jsonl: line (\d+), offset (\d+): .*", stderr)
+        check("refused: " + name, code == 1 and said and word in said[0] and int(said[1]) == good.count(b"\n") + 1 and len(good) <= int(said[2]) <= len(good) + len(line), stderr)
+        code, stdout, stderr = run(2, *SMALL, "--data", bad, "--field", "story", "--skip-bad", "1", "--vocab", "byte", "--steps", "2", "--no-sample")
+        check("--skip-bad 1: left out and named", code == 0 and "left out: " in stdout and word in stdout and "bad.jsonl: line " in stdout, stdout + stderr)
+    with open(bad, "ab") as f:
+        f.write(b"\n5\n")
+    code, _, stderr = run(2, *SMALL, "--data", bad, "--field", "story", "--skip-bad", "1")
+    check("the second is one too many", code == 1 and "line %d" % (good.count(b"\n") + 3) in stderr, stderr)
+
+
 def any_number_of_ranks(folder, data):
     """Nothing need divide anything: ranks without a sequence, passes without one."""
     want = train(folder, "ten", 1, data, "--batch", "10")
@@ -811,7 +851,7 @@ def ends_for_one_reason(folder, data):
 
 
 GROUPS = [same_batch_for_any_number_of_ranks, ways_to_the_same_weights, what_is_hidden_is_told,
-          same_bits_on_any_number_of_ranks, any_number_of_ranks, byte_pairs, token_files, sources, validation_reads_each_window_once, resuming, output_directory, damaged_states, states_for_any_number_of_ranks, stopping, watching, files_of_the_first_rank,
+          same_bits_on_any_number_of_ranks, any_number_of_ranks, byte_pairs, token_files, sources, lines_of_json, validation_reads_each_window_once, resuming, output_directory, damaged_states, states_for_any_number_of_ranks, stopping, watching, files_of_the_first_rank,
           any_number_of_steps, sampling, beginning_with_a_model, refusals, ends_for_one_reason]
 
 

@@ -5,11 +5,12 @@
  *	ddp_gpt tokenize --tokenizer PATH --to FILE.bin [--raw] [--special] TEXT..
  *	ddp_gpt decode --tokenizer PATH [--to TEXT] [--token-bytes N] FILE.bin..
  *
- * Token files are those of gpt/formats/token_file.h. Each text is a document: the end token comes after it, if there is
- * one.
+ * Token files are those of gpt/formats/token_file.h. TEXT is what --data takes, with --field and --skip-bad. The end
+ *token comes behind each document, if there is one.
  */
 #include "ddp_gpt_tokens.h"
-#include "ddp_gpt_text.h"
+#include "ddp_gpt_readers.h"
+#include "ddp_gpt_sources.h"
 #include "gpt/dataset.h"
 #include "gpt/formats/file.h"
 #include "gpt/formats/hf.h"
@@ -22,8 +23,8 @@
 #define SIZE_MOST (1 << 20)
 
 struct request {
-	const char *to, *tokenizer;
-	long size, token_bytes;
+	const char *to, *tokenizer, *field;
+	long size, token_bytes, skip_bad;
 	bool raw, special;
 	char **texts;
 	int text_count;
@@ -62,6 +63,10 @@ static int set_flag(struct request *r, char **at)
 		r->to = at[1];
 	else if (strcmp(at[0], "--tokenizer") == 0)
 		r->tokenizer = at[1];
+	else if (strcmp(at[0], "--field") == 0)
+		r->field = at[1];
+	else if (strcmp(at[0], "--skip-bad") == 0)
+		r->skip_bad = atol(at[1]);
 	else if (strcmp(at[0], "--size") == 0)
 		return set_size(r, at[1]) ? 0 : 2;
 	else if (strcmp(at[0], "--token-bytes") == 0)
@@ -89,46 +94,51 @@ static int parse(int argc, char **argv, int first, struct request *r)
 
 /* ---- Training ------------------------------------------------------------------------- */
 
-/* All texts, one after the other. */
-static int read_all(const struct request *r, uint8_t **all, size_t *len_bytes)
+static int read_file(struct texts *all, const char *path, struct reader_options *o)
 {
-	char why[512];
+	const struct reader *r = reader_find(path);
+	char why[4096 + 256];
 
-	*all = NULL;
-	*len_bytes = 0;
-	for (int i = 0; i < r->text_count; i++) {
-		uint8_t *text, *grown;
-		size_t n;
+	if (!r->read)
+		return complain(path, "is a file of tokens already");
+	if (r->read(all, path, o, why, sizeof(why)) == 0)
+		return 0;
+	fprintf(stderr, "ddp_gpt: %s\n", why);
+	return -1;
+}
 
-		if (text_read(r->texts[i], &text, &n, why, sizeof(why))) {
+/* All documents, one after the other. */
+static int read_all(const struct request *r, struct texts *all)
+{
+	struct reader_options o = {r->field, r->skip_bad, false};
+	char why[4096 + 256];
+	int rc = 0;
+
+	for (int i = 0; i < r->text_count && !rc; i++) {
+		struct source_files files;
+
+		if (source_expand(r->texts[i], &files, why, sizeof(why))) {
 			fprintf(stderr, "ddp_gpt: %s\n", why);
 			return -1;
 		}
-		grown = realloc(*all, *len_bytes + n);
-		if (!grown) {
-			free(text);
-			complain(r->texts[i], "not enough memory");
-			return -1;
-		}
-		*all = grown;
-		memcpy(grown + *len_bytes, text, n);
-		*len_bytes += n;
-		free(text);
+		for (int k = 0; k < files.count && !rc; k++)
+			rc = read_file(all, files.paths[k], &o);
+		source_free(&files);
 	}
-	return 0;
+	return rc;
 }
 
 static int train(const struct request *r)
 {
 	struct gpt_tokenizer t = {0};
 	struct gpt_bpe *bpe = NULL;
-	uint8_t *all;
-	size_t len_bytes;
+	struct texts all = {0};
 	char *text = NULL;
 	int rc = 1;
 
-	if (read_all(r, &all, &len_bytes) == 0)
-		bpe = gpt_bpe_train(all, len_bytes, (int)r->size, "<|endoftext|>");
+	if (read_all(r, &all))
+		goto out;
+	bpe = gpt_bpe_train(all.bytes, all.len_bytes, (int)r->size, "<|endoftext|>");
 	if (bpe) {
 		gpt_tokenizer_init_bpe(&t, bpe);
 		text = gpt_hf_tokenizer_text(&t);
@@ -139,45 +149,45 @@ static int train(const struct request *r)
 		complain(r->to, strerror(errno));
 	else
 		rc = printf("ddp_gpt: %d tokens, %zu merges, of %zu bytes\n", t.size, gpt_bpe_merge_count(bpe),
-		            len_bytes) < 0;
+		            all.len_bytes) < 0;
+out:
 	free(text);
-	free(all);
+	free(all.bytes);
+	free(all.ends);
 	gpt_tokenizer_free(&t);
 	return rc;
 }
 
 /* ---- Token files ------------------------------------------------------------------------ */
 
-/* The tokens of all texts; free() them. NULL: it was said why. */
+/* The tokens of all documents, the end token behind each; free() them. NULL: it was said why. */
 static int32_t *encode_all(const struct request *r, const struct gpt_tokenizer *t, size_t *count)
 {
+	struct texts all = {0};
 	int32_t *tokens = NULL;
-	char why[512];
+	size_t at = 0;
 
 	*count = 0;
-	for (int i = 0; i < r->text_count; i++) {
-		uint8_t *text = NULL;
-		size_t len_bytes;
-		int32_t *grown = NULL;
-		long n = -1;
+	if (read_all(r, &all))
+		goto out;
+	tokens = malloc((all.len_bytes + all.count + 1) * sizeof(*tokens));
+	for (size_t i = 0; i < all.count && tokens; at = all.ends[i++]) {
+		const long n = gpt_tokenizer_encode(t, all.bytes + at, all.ends[i] - at, tokens + *count);
 
-		snprintf(why, sizeof(why), "%s: not enough memory", r->texts[i]);
-		if (text_read(r->texts[i], &text, &len_bytes, why, sizeof(why)) == 0)
-			grown = realloc(tokens, (*count + len_bytes + 1) * sizeof(*tokens));
-		if (grown) {
-			tokens = grown;
-			n = gpt_tokenizer_encode(t, text, len_bytes, tokens + *count);
-		}
-		free(text);
 		if (n < 0) {
-			fprintf(stderr, "ddp_gpt: %s\n", why);
 			free(tokens);
-			return NULL;
+			tokens = NULL;
+			break;
 		}
 		*count += (size_t)n;
 		if (t->end >= 0)
 			tokens[(*count)++] = t->end;
 	}
+	if (!tokens)
+		complain(r->to, "not enough memory");
+out:
+	free(all.bytes);
+	free(all.ends);
 	return tokens;
 }
 
@@ -288,7 +298,7 @@ bool tokens_wanted(int argc, char **argv)
 int tokens_main(int argc, char **argv)
 {
 	const struct command *c = find_command(argv[1]);
-	struct request r = {.size = 512, .token_bytes = 2};
+	struct request r = {.size = 512, .token_bytes = 2, .field = "text"};
 
 	if (c->then && (argc < 3 || strcmp(argv[2], c->then) != 0))
 		return complain(argv[1], "must be followed by train"), 2;

@@ -5,7 +5,9 @@
 #include "gpt/formats/crc32c_inner.h"
 #include "gpt/formats/hf.h"
 #include "gpt/formats/json.h"
+#include "gpt/formats/jsonl.h"
 #include "gpt/formats/state.h"
+#include "gpt/rng.h"
 #include "gpt/test_util.h"
 #include <criterion/criterion.h>
 #include <errno.h>
@@ -342,4 +344,82 @@ Test(formats, a_sealed_file_with_any_flipped_bit_is_refused)
 		text[i / 8] ^= (char)(1 << i % 8);
 	}
 	free(text);
+}
+
+Test(jsonl, fields_and_what_is_wrong)
+{
+	static const struct {
+		const char *line, *text, *why;
+		bool plain;
+		size_t at;
+	} cases[] = {
+	        {"{\"text\":\"a b\"}", "a b", NULL, true, 0},
+	        {" { \"id\" : -12.5 , \"x\":\"q\\n\", \"text\" :\"\\\"\\u00e9\\u20ac/\\/\\t\", \"y\":\"later\" } \r",
+	         "\"\xc3\xa9\xe2\x82\xac//\t", NULL, true, 0},
+	        {"{\"n\":[1,{\"text\":\"no\"}],\"text\":\"yes\"}", "yes", NULL, false, 0},
+	        {"{\"text\":\"\\ud83d\\ude42\"}", "\xf0\x9f\x99\x82", NULL, false, 0},
+	        {"{\"te\\u0078t\":\"escaped\"}", "escaped", NULL, false, 0},
+	        {"{\"text\":\"\\ud83d\"}", NULL, "invalid Unicode", false, 1},
+	        {"{\"text\":\"a\xff\"}", NULL, "decode byte", false, 1},
+	        {"{\"text\":\"a", NULL, "end of input", false, 1},
+	        {"{\"text\":\"a\"} x", NULL, "end of file", false, 1},
+	        {"{\"text\":\"a\",\"text\":\"b\"}", NULL, "duplicate", false, 1},
+	        {"{\"other\":\"a\"}", NULL, "no field \"text\"", false, 0},
+	        {"{\"text\":5}", NULL, "not a string", false, 0},
+	        {"[\"text\"]", NULL, "not an object", false, 0}};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+		const size_t len = strlen(cases[i].line);
+		uint8_t text[256];
+		char why[256] = "";
+		size_t at = 0;
+		const long n = gpt_jsonl_field(cases[i].line, len, "text", text, &at, why, sizeof(why));
+
+		cr_assert_eq(gpt_jsonl_scan(cases[i].line, len, "text", text) >= 0, cases[i].plain, "case %zu", i);
+		if (cases[i].text) {
+			cr_assert_eq(gpt_jsonl_field(cases[i].line, len, "text", text, &at, why, sizeof(why)), n);
+			cr_assert_eq(n, strlen(cases[i].text), "case %zu: %ld %s", i, n, why);
+			cr_assert_eq(memcmp(text, cases[i].text, (size_t)n), 0, "case %zu", i);
+			continue;
+		}
+		cr_assert_eq(n, -1, "case %zu", i);
+		cr_assert(strstr(why, cases[i].why), "case %zu: %s", i, why);
+		cr_assert(!cases[i].at || (at > 0 && at <= len), "case %zu: at %zu", i, at);
+	}
+}
+
+/* Damaged lines: what the scanner takes, jansson takes, and gives the same text. */
+Test(jsonl, the_scanner_takes_nothing_that_jansson_refuses)
+{
+	static const char line[] = "{\"id\": 12, \"a\":\"x\\\\y\", \"text\": \"Gr\xc3\xbcn "
+	                           "\\u0041\\u20ac\\n\xe2\x82\xac \xf0\x9f\x99\x82\", \"z\":true,\"w\":-0.5}";
+	static const char letters[] = "\"\\{}[]:,u0d8fe.-+tn \t\x01\x7f\xc3\xe2\xed\xf4\x80\xbf\xff\xc1\xe0\xf0";
+	long taken = 0, refused = 0;
+
+	for (uint64_t i = 0; i < 200000; i++) {
+		char damaged[sizeof(line)];
+		uint8_t text[sizeof(line)];
+		json_error_t e;
+		json_t *root, *value;
+		size_t len = sizeof(line) - 1;
+		long n;
+
+		memcpy(damaged, line, sizeof(line));
+		for (uint64_t k = 0; k <= i % 3; k++)
+			damaged[gpt_random(i, 2 * k) % len] = letters[gpt_random(i, 2 * k + 1) % (sizeof(letters) - 1)];
+		if (i % 16 == 0)
+			len = gpt_random(i, 99) % len;
+		n = gpt_jsonl_scan(damaged, len, "text", text);
+		refused += n < 0;
+		if (n < 0)
+			continue;
+		taken++;
+		root = json_loadb(damaged, len, GPT_JSON_FLAGS, &e);
+		value = json_object_get(root, "text");
+		cr_assert(json_is_string(value), "%.*s: %s", (int)len, damaged, e.text);
+		cr_assert_eq(json_string_length(value), (size_t)n, "%.*s", (int)len, damaged);
+		cr_assert_eq(memcmp(json_string_value(value), text, (size_t)n), 0, "%.*s", (int)len, damaged);
+		json_decref(root);
+	}
+	cr_assert(taken > 10000 && refused > 10000, "%ld, %ld", taken, refused);
 }
