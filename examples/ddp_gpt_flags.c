@@ -24,7 +24,7 @@ const struct flag ddp_gpt_flags[] = {
 	{"dropout", NUMBER, AT(dropout), 0, 0.95, "0", "share of numbers dropped from embeddings and branches", RUN, NULL},
 
 	{NULL, TEXT, 0, 0, 0, NULL, "Data", LOCAL, NULL},
-	{"data", LIST, AT(data), 0, 0, NULL, "file, directory, pattern: text, .jsonl, .bin; again: a mixture; without: stories", LOCAL, "PATH[@WEIGHT]"},
+	{"data", LIST, AT(data), 0, 0, NULL, "file, directory, pattern: text, .jsonl, .bin; again: mixed; none: stories", LOCAL, "PATH[@WEIGHT]"},
 	{"val-data", LIST, AT(val_data), 0, 0, NULL, "what validation reads; without: the last tenth of each source", LOCAL, "PATH"},
 	{"field", TEXT, AT(field), 0, 0, "text", "of a .jsonl: the string to learn; damaged lines that are left out", LOCAL, "NAME"},
 	{"skip-bad", INTEGER, AT(skip_bad), 0, 1e12, "0", NULL, LOCAL, NULL},
