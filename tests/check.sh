@@ -84,5 +84,8 @@ verdict "fuzz targets, 20 s each" $?
 python3 tests/headers/abi.py .
 verdict "the binary interface is that of the baseline" $(($? == 77 ? 0 : $?))
 
+python3 tools/release/deb.py . build/dist
+verdict "the packages of Debian: built, judged by lintian, installed and tested in bare roots" $(($? == 77 ? 0 : $?))
+
 echo "check: $passed passed, $failed failed"
 [ $failed -eq 0 ]

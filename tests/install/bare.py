@@ -14,6 +14,10 @@ import subprocess
 import sys
 import tempfile
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../tools/release"))
+import bare_root
+
+WHAT = "README on a bare system"
 PAGES = ("README.md", "docs/guide/install.md")
 LEFT_OUT = {"./run test": "the suite itself"}
 # What no line names is not there, and every installed program starts.
@@ -31,11 +35,6 @@ while IFS= read -r line <&3; do
 done 3<"$1"
 echo "== $number steps, all with status 0"
 """
-
-
-def skip(why):
-    print(f"SKIPPED: README on a bare system: {why}")
-    sys.exit(77)
 
 
 def blocks(text):
@@ -63,27 +62,6 @@ def lines_of(page, root):
     return found
 
 
-def mirror():
-    """Address and name of this system's release, from apt."""
-    with open("/etc/os-release", encoding="utf-8") as f:
-        codename = dict(line.strip().split("=", 1) for line in f if "=" in line).get("VERSION_CODENAME", "")
-    told = subprocess.run(["apt-get", "indextargets", "--format", "$(REPO_URI) $(CODENAME) $(COMPONENT)", "Created-By: Packages"],
-                          capture_output=True, text=True, check=True).stdout
-    found = [line.split()[0] for line in told.split("\n") if line.split()[1:] == [codename, "main"]]
-    return found[0] if found else skip("apt has no source of this release"), codename
-
-
-def make_root(root, address, codename):
-    subprocess.run(["debootstrap", "--variant=minbase", codename, root, address], check=True, stdout=subprocess.DEVNULL)
-    with open(f"{root}/etc/apt/sources.list", "w", encoding="utf-8") as f:
-        f.write(f"deb {address} {codename} main\n")
-    config = subprocess.run(["apt-config", "dump"], capture_output=True, text=True, check=True).stdout
-    with open(f"{root}/etc/apt/apt.conf.d/90host", "w", encoding="utf-8") as f:
-        f.writelines(line + "\n" for line in config.split("\n") if re.match(r"Acquire::(http|https|Check-\w+)\b", line))
-    for name in ("resolv.conf", "hosts"):
-        shutil.copy(f"/etc/{name}", f"{root}/etc/{name}")
-
-
 def copy_source(source, root):
     """What a clean clone has, and what is new in it."""
     told = subprocess.run(["git", "-C", source, "ls-files", "-co", "--exclude-standard", "-z"], capture_output=True, text=True, check=True).stdout
@@ -94,27 +72,21 @@ def copy_source(source, root):
 
 
 def run(root, lines):
-    """In mounts and processes of its own: all that a line leaves behind ends with it."""
     with open(f"{root}/lines", "w", encoding="utf-8") as f:
         f.write("\n".join(lines) + "\n")
     with open(f"{root}/shell", "w", encoding="utf-8") as f:
         f.write(SHELL)
-    inside = (f"mount -t proc proc {root}/proc && mount --rbind /dev {root}/dev && mount --rbind /sys {root}/sys && "
-              f"exec chroot {root} env -i PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root TERM=dumb DEBIAN_FRONTEND=noninteractive "
-              "bash -c 'cd /libcoll && exec bash /shell /lines'")
-    return subprocess.run(["unshare", "--mount", "--pid", "--fork", "--kill-child", "sh", "-c", inside], stdin=subprocess.DEVNULL, check=False).returncode
+    return bare_root.inside(root, "cd /libcoll && exec bash /shell /lines").returncode
 
 
 def main():
     source, parts = os.path.abspath(sys.argv[1]), sys.argv[2:] or ["demo", "lines"]
-    if os.geteuid():
-        skip("needs root")
-    for tool in ("debootstrap", "apt-get", "unshare", "chroot", "git"):
-        if not shutil.which(tool):
-            skip(f"there is no {tool}")
+    bare_root.need(WHAT, "git")
+    found = bare_root.mirror(WHAT)
     with tempfile.TemporaryDirectory(prefix="bare-") as folder:
         bare = os.path.join(folder, "bare")
-        make_root(bare, *mirror())
+        bare_root.make(bare, *found)
+        bare_root.let_apt_in(bare, *found)
         copy_source(source, bare)
         failed = 0
         for part in parts:

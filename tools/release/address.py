@@ -8,7 +8,13 @@ import re
 import sys
 import tomllib
 
+SIGNED = r"^( -- ).*(  \w{3}, \d)"
 NONE = "The project has no public address yet"
+
+
+def maintainer(project):
+    """Whom the packages of Debian name. A domain below .invalid exists nowhere (RFC 2606)."""
+    return project["maintainer"] or "the libcoll authors <no-address-yet@libcoll.invalid>"
 
 
 def texts(project):
@@ -19,6 +25,7 @@ def texts(project):
     return {
         "README.md": f"The address of the project is <{address}>: report there.\n" if address else f"{NONE}: report to whoever gave you this copy.\n",
         "SECURITY.md": hidden + "\n",
+        "debian/control": f"Maintainer: {maintainer(project)}\n",
         "CITATION.cff": f'repository-code: "{address}"\n' if address else f"# {NONE}.\n",
     }
 
@@ -55,6 +62,14 @@ def main(root, write):
             with open(path, "w", encoding="utf-8") as f:
                 f.write(text)
         bad += filter(None, [differ(name, text, want)])
+    # The newest entry is signed by the same.
+    path = os.path.join(root, "debian/changelog")
+    text, signed = read(path), rf"\g<1>{maintainer(project)}\g<2>"
+    if write:
+        with open(path, "w", encoding="utf-8") as f:
+            f.write(re.sub(SIGNED, signed, text, count=1, flags=re.M))
+    if re.sub(SIGNED, signed, read(path), count=1, flags=re.M) != read(path) or not re.search(SIGNED, text, re.M):
+        bad.append("debian/changelog: the newest entry is not signed by the maintainer of docs/project.toml")
     # The check must be able to fail.
     other = dict(project, address="https://example.org/other")
     if not differ("README.md", read(os.path.join(root, "README.md")), texts(other)["README.md"]):

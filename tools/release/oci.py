@@ -10,41 +10,27 @@ import subprocess
 import sys
 import tempfile
 
+import bare_root
+
+WHAT = "the OCI image"
 PACKAGES = "libhwloc15,openssh-client"
-
-
-def skip(why):
-    print(f"SKIPPED: the OCI image: {why}")
-    sys.exit(77)
 
 
 def sh(*args, **more):
     return subprocess.run(args, check=True, **more)
 
 
-def mirror():
-    with open("/etc/os-release", encoding="utf-8") as f:
-        codename = dict(line.strip().split("=", 1) for line in f if "=" in line).get("VERSION_CODENAME", "")
-    told = subprocess.run(["apt-get", "indextargets", "--format", "$(REPO_URI) $(CODENAME) $(COMPONENT)", "Created-By: Packages"], capture_output=True, text=True, check=True).stdout
-    found = [line.split()[0] for line in told.split("\n") if line.split()[1:] == [codename, "main"]]
-    return (codename, found[0]) if found else skip("apt has no source of this release")
-
-
 def main():
     build, out = os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2])
-    for tool in ("debootstrap", "umoci", "meson", "chroot", "unshare"):
-        if not shutil.which(tool):
-            skip(f"there is no {tool}")
-    if os.geteuid():
-        skip("needs root")
+    bare_root.need(WHAT, "umoci", "meson")
+    address, codename = bare_root.mirror(WHAT)
     version = subprocess.run(["meson", "introspect", "--projectinfo", build], capture_output=True, text=True, check=True).stdout.split('"version": "')[1].split('"')[0]
     image = f"{out}/libcoll-{version}-oci"
     shutil.rmtree(image, ignore_errors=True)
     os.makedirs(out, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="oci-") as folder:
         root = f"{folder}/root"
-        codename, address = mirror()
-        sh("debootstrap", "--variant=minbase", f"--include={PACKAGES}", codename, root, address, stdout=subprocess.DEVNULL)
+        bare_root.make(root, address, codename, PACKAGES)
         shutil.rmtree(f"{root}/var/cache/apt", ignore_errors=True)
         shutil.rmtree(f"{root}/var/lib/apt/lists", ignore_errors=True)
         sh("meson", "install", "-C", build, "--no-rebuild", "--quiet", env=dict(os.environ, DESTDIR=root), stdout=subprocess.DEVNULL)

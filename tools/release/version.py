@@ -11,6 +11,7 @@ import sys
 # File, what stands before the version, and its form: {v} all of it, or {a}, {b}, {c} its parts.
 PLACES = (
     ("meson.build", r"^  version: '", "{v}"), ("src/meson.build", r"\{'version': '", "{v}"), ("README.md", r"^Version ", "{v}"), ("CITATION.cff", r"^version: ", "{v}"),
+    ("debian/changelog", r"\Alibcoll \(", "{v}"),
     ("include/coll/coll.h", r"^#define COLL_VERSION_MAJOR ", "{a}"), ("include/coll/coll.h", r"^#define COLL_VERSION_MINOR ", "{b}"),
     ("include/coll/coll.h", r"^#define COLL_VERSION_PATCH ", "{c}"), ("include/coll/coll.h", r'for logs and reports: "', "{v}"),
     ("docs/guide/nccl.md", r"by libcoll ", "{v}"), ("docs/guide/perf.md", r"^# libcoll version ", "{v}"), ("docs/guide/tools.md", r"^libcoll ", "{v}"),
