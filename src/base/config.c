@@ -213,8 +213,11 @@ static bool is_read_elsewhere(const char *pair)
 	return strncmp(pair, "COLL_CONFIG_FILE=", 17) == 0 || strncmp(pair, "COLL_TORCH_AS=", 14) == 0;
 }
 
+/* All of it: a rank with a wrong setting tells the others, for which it needs the rest. The first error counts. */
 static coll_status load_environment(struct coll_settings *s, char *unknown, struct coll_error_box *err)
 {
+	coll_status first = COLL_OK;
+
 	for (char **e = environ; e && *e; e++) {
 		const char *eq = strchr(*e, '=');
 		int row;
@@ -223,19 +226,15 @@ static coll_status load_environment(struct coll_settings *s, char *unknown, stru
 		if (!eq || strncmp(*e, "COLL_", 5) != 0 || is_read_elsewhere(*e))
 			continue;
 		row = find_row(*e, (size_t)(eq - *e));
+		if (row < 0 && unknown)
+			snprintf(unknown, COLL_TEXT_MAX, "%.*s", (int)(eq - *e), *e);
 		st = check_renamed(*e, (size_t)(eq - *e), "environment", err);
-		if (st != COLL_OK)
-			return st;
-		if (row < 0) {
-			if (unknown)
-				snprintf(unknown, COLL_TEXT_MAX, "%.*s", (int)(eq - *e), *e);
-			continue;
-		}
-		st = assign(s, row, eq + 1, "environment", err);
-		if (st != COLL_OK)
-			return st;
+		if (st == COLL_OK && row >= 0)
+			st = assign(s, row, eq + 1, "environment", err);
+		if (first == COLL_OK)
+			first = st;
 	}
-	return COLL_OK;
+	return first;
 }
 
 static const char *const *defaults;
@@ -251,7 +250,7 @@ coll_status coll_settings_load(struct coll_settings *s, const coll_config *cfg, 
                                struct coll_error_box *err)
 {
 	const char *path = getenv("COLL_CONFIG_FILE");
-	coll_status st = COLL_OK;
+	coll_status st = COLL_OK, rest;
 
 	memset(s, 0, sizeof(*s));
 	if (unknown)
@@ -262,10 +261,12 @@ coll_status coll_settings_load(struct coll_settings *s, const coll_config *cfg, 
 		st = assign_pair(s, defaults[i], defaults_source, err);
 	if (st == COLL_OK && path && *path)
 		st = load_file(s, path, err);
-	if (st == COLL_OK)
-		st = load_environment(s, unknown, err);
-	for (size_t i = 0; st == COLL_OK && cfg && cfg->settings && cfg->settings[i]; i++)
-		st = assign_pair(s, cfg->settings[i], "caller", err);
+	rest = load_environment(s, unknown, err);
+	st = st == COLL_OK ? rest : st;
+	for (size_t i = 0; cfg && cfg->settings && cfg->settings[i]; i++) {
+		rest = assign_pair(s, cfg->settings[i], "caller", err);
+		st = st == COLL_OK ? rest : st;
+	}
 	return st;
 }
 

@@ -14,6 +14,13 @@
 #include "base/ips.h"
 #include "coll/coll.h"
 
+/* Why a rank does not come to the rendezvous. text names it. */
+struct coll_absent {
+	coll_status status;
+	int rank;
+	const char *text;
+};
+
 /* What the launcher (or the caller) says. */
 struct coll_identity {
 	int rank;
@@ -23,7 +30,7 @@ struct coll_identity {
 	char device[24];   /* on the PCI bus, the device that it will have; "": none, or unknown */
 	char launcher[24]; /* "collrun", "torchrun", "openmpi", "mpich", "pmi1", "explicit", "id", "callback", "alone"
 	                    */
-	char passed_over[200]; /* other launchers whose variables say something else, "" if none */
+	char passed_over[192]; /* other launchers whose variables say something else, "" if none */
 	char root_host[256];   /* rendezvous address, "" when the launcher offers another way */
 	uint16_t root_port;
 	bool root_bind;      /* this rank (0) must listen at root_host:root_port */
@@ -43,6 +50,8 @@ struct coll_identity {
 	 * wanted. */
 	coll_status (*complete)(void *arg);
 	void *complete_arg;
+	/* Set while this rank fails and the others have not been told; NULL: not wanted. */
+	bool *untold;
 	uint64_t begun_ns; /* when the creation began, which is to end create_timeout_ms later; 0: with the exchange */
 };
 

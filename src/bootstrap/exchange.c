@@ -357,6 +357,7 @@ coll_status coll_bootstrap_exchange(const coll_config *cfg, const struct coll_se
 	        .met = id->met,
 	        .complete = id->complete,
 	        .complete_arg = id->complete_arg,
+	        .untold = id->untold,
 	        .all = all,
 	        .len_bytes = len_bytes,
 	};
@@ -374,7 +375,10 @@ coll_status coll_bootstrap_exchange(const coll_config *cfg, const struct coll_se
 		memcpy(all, mine, len_bytes);
 		return COLL_OK;
 	}
+	errno = 0;
 	st = prepare(cfg, id, &m, &files, err);
+	if (id->untold) /* what else keeps rank 0 from listening keeps it from telling, too */
+		*id->untold = st != COLL_OK && coll_errno_is_shortage(errno);
 	if (st == COLL_OK)
 		st = coll_rendezvous(&m, err);
 	coll_meeting_remove(&files);
@@ -384,4 +388,31 @@ coll_status coll_bootstrap_exchange(const coll_config *cfg, const struct coll_se
 	coll_rendezvous_unlisten(&m.listeners);
 	coll_id_exchanged(id, st);
 	return st;
+}
+
+void coll_bootstrap_absent(const coll_config *cfg, const struct coll_settings *settings, const struct coll_identity *id,
+                           const struct coll_absent *why)
+{
+	struct coll_rendezvous_point m = {
+	        .rank = id->rank,
+	        .size = id->size,
+	        .key = {id->job_key[0], id->job_key[1]},
+	        .keyed = coll_identity_has_secret(id),
+	        .deadline_ns = coll_clock_ns() + COLL_DELAY_NS(RENDEZVOUS_TELL),
+	        .settings = settings,
+	        .absent = why,
+	};
+	struct coll_meeting_files files = {0};
+	struct coll_error_box err;
+	char nothing;
+
+	m.mine = m.all = &nothing;
+	coll_error_clear(&err);
+	if (prepare(cfg, id, &m, &files, &err) == COLL_OK)
+		coll_rendezvous(&m, &err);
+	coll_meeting_remove(&files);
+	if (m.hosted) /* by this process: it ends when it has told those who come */
+		coll_id_host_await(m.key, coll_clock_ns() + COLL_DELAY_NS(RENDEZVOUS_LATE));
+	coll_rendezvous_unlisten(&m.listeners);
+	coll_id_exchanged(id, why->status);
 }

@@ -16,4 +16,9 @@ coll_status coll_bootstrap_exchange(const coll_config *cfg, const struct coll_se
                                     const struct coll_identity *id, void *mine, void *all, size_t len_bytes,
                                     struct coll_error_box *err);
 
+/* This rank cannot come, or has failed on its way, for a reason of its own: tell the root, or as the root whoever
+ * comes. Best effort, within COLL_DELAY_RENDEZVOUS_TELL_MS. */
+void coll_bootstrap_absent(const coll_config *cfg, const struct coll_settings *settings, const struct coll_identity *id,
+                           const struct coll_absent *why);
+
 #endif

@@ -41,7 +41,8 @@ coll_status rendezvous_open(struct rendezvous *r, const struct coll_rendezvous_p
 	r->pending = calloc(PENDING_MAX, sizeof(*r->pending));
 	r->poll_cap = POLLS_MIN + FAN_OUT;
 	r->polls = calloc((size_t)r->poll_cap, sizeof(*r->polls));
-	if (r->pending && r->polls)
+	r->spare = malloc(SPARE_BYTES);
+	if (r->pending && r->polls && r->spare)
 		return COLL_OK;
 	return coll_error_set(err, COLL_ERR_MEMORY, "no memory for the rendezvous");
 }
@@ -55,6 +56,7 @@ void rendezvous_close(struct rendezvous *r)
 	free(r->pending);
 	free(r->children);
 	free(r->polls);
+	free(r->spare);
 	memset(r, 0, sizeof(*r));
 }
 
@@ -71,6 +73,10 @@ void rendezvous_fail(struct rendezvous *r, coll_status status, int culprit, cons
 	r->culprit = culprit;
 	if (r->err)
 		r->err->rank = culprit;
+	if (status == COLL_ERR_MEMORY) {
+		free(r->spare);
+		r->spare = NULL;
+	}
 }
 
 bool rendezvous_failed(struct rendezvous *r, const struct coll_wire_frame *f)
@@ -85,6 +91,16 @@ bool rendezvous_failed(struct rendezvous *r, const struct coll_wire_frame *f)
 		r->status = COLL_AGAIN;
 	rendezvous_fail(r, status, culprit, "%s", text);
 	return true;
+}
+
+void rendezvous_out_of_memory(struct rendezvous *r)
+{
+	char name[32];
+
+	if (r->status == COLL_OK)
+		r->status = COLL_AGAIN;
+	rendezvous_fail(r, COLL_ERR_MEMORY, r->how->rank, "%s has no memory for the rendezvous",
+	                rank_name(name, r->how->rank));
 }
 
 void rendezvous_interrupted(struct rendezvous *r)
@@ -191,6 +207,8 @@ static void serve_pending(struct rendezvous *r, int i, short revents)
 		drop_pending(r, i);
 		return;
 	}
+	if (w->memory) /* the connection is made again, and then told */
+		rendezvous_out_of_memory(r);
 	if (w->state == COLL_WIRE_OPEN && coll_clock_ns() > pending_deadline(w))
 		coll_wire_from(w, r->mute);
 	if (w->fd < 0 || w->state == COLL_WIRE_CLOSED || coll_clock_ns() > pending_deadline(w))
@@ -255,6 +273,8 @@ static void serve_child(struct rendezvous *r, int i, short revents)
 		r->from_child(r->role, &r->children[i], &f);
 		coll_wire_take(&r->children[i].wire, &f);
 	}
+	if (r->children[i].wire.memory)
+		rendezvous_out_of_memory(r);
 	if (r->children[i].wire.altered)
 		rendezvous_altered(r, &r->children[i].wire, r->children[i].rank, "reports of the ranks below");
 	if (r->children[i].wire.state == COLL_WIRE_CLOSED) {
@@ -321,7 +341,7 @@ void rendezvous_step(struct rendezvous *r, struct coll_wire *extra, uint64_t unt
 	bool signalled;
 
 	if (!make_polls(r)) {
-		rendezvous_fail(r, COLL_ERR_MEMORY, -1, "no memory for the rendezvous");
+		rendezvous_out_of_memory(r);
 		return;
 	}
 	for (int i = 0; i < r->listeners.count; i++)
@@ -356,8 +376,11 @@ void rendezvous_step(struct rendezvous *r, struct coll_wire *extra, uint64_t unt
 		serve_child(r, i, r->polls[first_child + i].revents);
 	if (extra)
 		coll_wire_pump(extra, r->polls[r->listeners.count].revents);
-	for (int i = 0; i < tries; i++)
+	for (int i = 0; i < tries; i++) {
 		coll_wire_pump(&r->tries->wire[i], r->polls[first_try + i].revents);
+		if (r->tries->wire[i].memory)
+			rendezvous_out_of_memory(r);
+	}
 	for (int i = pending - 1; i >= 0; i--)
 		serve_pending(r, i, r->polls[first_pending + i].revents);
 	for (int i = 0; i < r->listeners.count; i++)

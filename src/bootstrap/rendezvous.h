@@ -14,6 +14,7 @@
 #include "base/error.h"
 #include "base/ips.h"
 #include "bootstrap/address.h"
+#include "bootstrap/bootstrap.h"
 #include "bootstrap/listeners.h"
 
 /* The rank of the process that made a unique id and hosts its meeting; it may have ranks besides. */
@@ -53,9 +54,11 @@ struct coll_rendezvous_point {
 	int port_count;
 	const char
 	        *meeting; /* files of these words lead to the root, and are looked for in each round; NULL: none do */
-	char root_text[300]; /* how messages call that place */
-	bool unix_only;      /* all ranks share a host and meet over Unix sockets */
-	bool keyed;          /* key is a launch secret: it also names sockets at which the root of a meeting is */
+	char root_text[300];              /* how messages call that place */
+	bool unix_only;                   /* all ranks share a host and meet over Unix sockets */
+	const struct coll_absent *absent; /* this rank does not come: as the root it tells whoever does; or NULL */
+	bool *untold; /* set when this rank fails for a reason of its own that it could tell nobody; or NULL */
+	bool keyed;   /* key is a launch secret: it also names sockets at which the root of a meeting is */
 };
 
 /* This end of a connection that has met the other side: an address of this rank that works. mine: what it brings. */
@@ -83,6 +86,9 @@ bool rendezvous_failed(struct rendezvous *r, const struct coll_wire_frame *f);
  * Strangers have no seals: either somebody is on the path, or the network is faulty. */
 void rendezvous_altered(struct rendezvous *r, const struct coll_wire *w, int rank, const char *stage);
 
+/* This process has no memory for a connection, also while the table is delivered. */
+void rendezvous_out_of_memory(struct rendezvous *r);
+
 /* The program's hook has ended the creation here. */
 void rendezvous_interrupted(struct rendezvous *r);
 
@@ -109,6 +115,9 @@ void rendezvous_refuse(const struct rendezvous *r, struct coll_wire *w);
 
 /* No further rank is expected: newcomers are dropped. */
 void rendezvous_shut(struct rendezvous *r);
+
+/* This rank has the table, and is to be ready for calls of the others before it passes it on. False: it has failed. */
+bool rendezvous_complete(struct rendezvous *r);
 
 /* Wait until every child has read what was sent, the table, and has hung up. A child that reads nothing for as long as
  * silence is borne, or whose host cannot be reached for its time, is a failure that names it, which false returns. */

@@ -6,6 +6,7 @@
 #include <limits.h>
 #include <linux/tcp.h>
 #include <netinet/in.h>
+#include <stdio.h>
 #include <sys/socket.h>
 
 #include "base/clock.h"
@@ -57,6 +58,23 @@ static bool not_read(struct rendezvous *r, uint64_t quiet_ns)
 	rendezvous_fail(r, COLL_ERR_PEER_SILENT, rank,
 	                "[COLL-2201] rank %d is silent: it has not read the addresses of the job for %llu ms", rank,
 	                (unsigned long long)((coll_clock_ns() - quiet_ns) / COLL_NS_PER_MS));
+	return false;
+}
+
+bool rendezvous_complete(struct rendezvous *r)
+{
+	const struct coll_rendezvous_point *how = r->how;
+	const coll_status st = how->complete ? how->complete(how->complete_arg) : COLL_OK;
+	char text[TEXT_BYTES];
+	int culprit;
+
+	if (st == COLL_OK)
+		return true;
+	snprintf(text, sizeof(text), "%.590s", r->err ? r->err->message : coll_status_string(st));
+	culprit = r->err ? r->err->rank : -1;
+	if (culprit < 0 && (st == COLL_ERR_MEMORY || st == COLL_ERR_SYSTEM))
+		culprit = how->rank;
+	rendezvous_fail(r, st, culprit, "%s", text);
 	return false;
 }
 

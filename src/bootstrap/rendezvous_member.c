@@ -42,6 +42,7 @@ struct member {
 	uint64_t seek_since_ns;
 	int target; /* next place (and port) to try */
 	uint64_t next_try_ns, pause_ns;
+	uint64_t short_ns; /* since when it has no descriptor for a try; 0: it has */
 	unsigned char incarnation[16];
 	uint64_t host;
 	uint16_t port;            /* of the own listeners */
@@ -84,29 +85,6 @@ static void listen_for_children(struct member *m)
 	m->rendezvous.listeners = m->own;
 }
 
-/* Best first: the address that leads to the root, the other interfaces, loopback. */
-static void own_places(const struct member *m, struct coll_places *p)
-{
-	struct coll_address route = {.len = sizeof(route.at)};
-
-	p->count = 0;
-	if (m->own.count == 0)
-		return;
-	if (m->rendezvous.how->unix_only) {
-		coll_places_add(p, &m->name);
-		return;
-	}
-	if (!m->rendezvous.how->settings->interface[0] &&
-	    getsockname(m->up.fd, (struct sockaddr *)&route.at, &route.len) == 0 && route.at.ss_family != AF_UNIX &&
-	    !coll_address_is_loopback(&route)) {
-		coll_address_set_port(&route, 0);
-		coll_places_add(p, &route);
-	}
-	coll_places_local(m->rendezvous.how->settings, true, p);
-	for (int i = 0; i < p->count; i++)
-		coll_address_set_port(&p->place[i], m->port);
-}
-
 static struct introduction introduction(const struct member *m)
 {
 	const struct coll_rendezvous_point *how = m->rendezvous.how;
@@ -131,13 +109,16 @@ static bool introduce(struct member *m)
 {
 	unsigned char buf[sizeof(struct introduction) + COLL_PLACES_BYTES];
 	struct introduction in = introduction(m);
-	struct coll_places p;
+	struct coll_places p = {0};
 
 	m->introduced = true;
 	if (m->phase == SEEK_PARENT)
 		return coll_wire_send(&m->up, FRAME_ATTACH, &in, sizeof(in), NULL, 0);
 	rendezvous_met(m->rendezvous.how, m->up.fd, m->rendezvous.how->mine);
-	own_places(m, &p);
+	if (m->own.count > 0 && m->rendezvous.how->unix_only)
+		coll_places_add(&p, &m->name);
+	else if (m->own.count > 0)
+		rendezvous_places_own(m->rendezvous.how, m->up.fd, m->port, &p);
 	in.places_bytes = (uint32_t)coll_places_pack(&p, buf + sizeof(in), COLL_PLACES_BYTES);
 	memcpy(buf, &in, sizeof(in));
 	return coll_wire_send(&m->up, FRAME_REGISTER, buf, sizeof(in) + in.places_bytes, m->rendezvous.how->mine,
@@ -222,9 +203,27 @@ static void note_cause(struct member *m, const char *why)
 	snprintf(m->cause, sizeof(m->cause), "%.90s: %.60s", place, why ? why : m->up.cause);
 }
 
+/* This process has no memory for a connection, or no descriptor for some time. */
+static bool is_short(struct member *m)
+{
+	const uint64_t now = coll_clock_ns();
+
+	if (m->up.memory)
+		rendezvous_out_of_memory(&m->rendezvous);
+	if (!m->up.shortage || !m->short_ns)
+		m->short_ns = m->up.shortage ? now : 0;
+	else if (now > m->short_ns + COLL_DELAY_NS(ROOT_SHORTAGE))
+		rendezvous_fail(&m->rendezvous, COLL_ERR_SYSTEM, m->rendezvous.how->rank,
+		                "[COLL-4104] rank %d cannot connect to other ranks: socket: %s",
+		                m->rendezvous.how->rank, coll_errno_text(m->up.shortage).text);
+	return m->rendezvous.status != COLL_AGAIN;
+}
+
 /* The try has failed because of `why`; NULL: for the cause that the connection names. */
 static void try_again(struct member *m, const char *why)
 {
+	if (is_short(m))
+		return;
 	note_cause(m, why);
 	if (m->up.stranger)
 		memcpy(m->stranger, m->cause, sizeof(m->stranger));
@@ -416,7 +415,9 @@ static void watch_up(struct member *m)
 	char parent[32];
 
 	if (m->phase == IN_PLACE) {
-		if (m->up.state == COLL_WIRE_CLOSED)
+		if (m->up.memory)
+			rendezvous_out_of_memory(&m->rendezvous);
+		else if (m->up.state == COLL_WIRE_CLOSED)
 			rendezvous_fail(&m->rendezvous, COLL_ERR_PEER_DEAD, m->parent, "lost %s during creation (%s)",
 			                rank_name(parent, m->parent), m->up.cause);
 		return;
@@ -431,7 +432,7 @@ static void watch_up(struct member *m)
 		try_again(m, coll_wire_stage(&m->up));
 	} else if (m->up.state == COLL_WIRE_OPEN && !m->introduced) {
 		if (!introduce(m))
-			try_again(m, "out of memory");
+			try_again(m, NULL);
 		coll_wire_pump(&m->up, 0);
 	}
 }
@@ -567,17 +568,6 @@ static void seek_and_wait(struct member *m)
 	}
 }
 
-static void pass_on(struct member *m)
-{
-	const struct coll_rendezvous_point *how = m->rendezvous.how;
-	coll_status st;
-
-	coll_wire_close(&m->up);
-	st = how->complete ? how->complete(how->complete_arg) : COLL_OK;
-	if (rendezvous_give_table(&m->rendezvous))
-		m->rendezvous.status = st;
-}
-
 static void say_failure(struct member *m)
 {
 	unsigned char buf[sizeof(struct failure) + TEXT_BYTES];
@@ -588,6 +578,18 @@ static void say_failure(struct member *m)
 	rendezvous_send_failure(&m->rendezvous);
 	rendezvous_drain(&m->rendezvous,
 	                 coll_clock_ns() + coll_interrupt_farewell_ns(COLL_DELAY_NS(RENDEZVOUS_FAREWELL)));
+}
+
+/* To hang up says to the parent that all is well. */
+static void pass_on(struct member *m)
+{
+	if (!rendezvous_complete(&m->rendezvous)) {
+		m->phase = IN_PLACE;
+		say_failure(m);
+		return;
+	}
+	coll_wire_close(&m->up);
+	rendezvous_give_table(&m->rendezvous);
 }
 
 static coll_status member_init(struct member *m, struct coll_error_box *err)
@@ -632,6 +634,8 @@ coll_status meet_member(const struct coll_rendezvous_point *how, struct coll_err
 		else
 			say_failure(&m);
 		st = m.rendezvous.status;
+		if (how->untold)
+			*how->untold = m.phase != IN_PLACE && st != COLL_OK && m.rendezvous.culprit == how->rank;
 	}
 	coll_wire_close(&m.up);
 	rendezvous_tries_close(&m.tries);

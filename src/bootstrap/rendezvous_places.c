@@ -4,6 +4,8 @@
  */
 #include "bootstrap/rendezvous_places.h"
 
+#include <sys/socket.h>
+
 #include "base/clock.h"
 #include "base/delay.h"
 #include "bootstrap/meeting_file.h"
@@ -46,4 +48,18 @@ void rendezvous_places_find(struct rendezvous_places *p, const struct coll_rende
 	}
 	if (thorough)
 		p->looked_up_ns = coll_clock_ns();
+}
+
+void rendezvous_places_own(const struct coll_rendezvous_point *how, int root_fd, uint16_t port, struct coll_places *p)
+{
+	struct coll_address route = {.len = sizeof(route.at)};
+
+	if (!how->settings->interface[0] && getsockname(root_fd, (struct sockaddr *)&route.at, &route.len) == 0 &&
+	    route.at.ss_family != AF_UNIX && !coll_address_is_loopback(&route)) {
+		coll_address_set_port(&route, 0);
+		coll_places_add(p, &route);
+	}
+	coll_places_local(how->settings, true, p);
+	for (int i = 0; i < p->count; i++)
+		coll_address_set_port(&p->place[i], port);
 }

@@ -19,4 +19,8 @@ void rendezvous_places_resolve(struct rendezvous_places *p, const struct coll_re
 /* Look for the files of a meeting. */
 void rendezvous_places_find(struct rendezvous_places *p, const struct coll_rendezvous_point *how);
 
+/* Where this rank listens at port, best first: the address of its connection to the root, the other interfaces,
+ * loopback. */
+void rendezvous_places_own(const struct coll_rendezvous_point *how, int root_fd, uint16_t port, struct coll_places *p);
+
 #endif

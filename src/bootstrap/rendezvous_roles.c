@@ -7,6 +7,7 @@
 
 #include "bootstrap/rendezvous_member.h"
 #include "bootstrap/rendezvous_root.h"
+#include "bootstrap/rendezvous_tell.h"
 
 coll_status coll_rendezvous(const struct coll_rendezvous_point *how, struct coll_error_box *err)
 {
@@ -16,6 +17,10 @@ coll_status coll_rendezvous(const struct coll_rendezvous_point *how, struct coll
 	memcpy((char *)how->all + (size_t)how->rank * how->len_bytes, how->mine, how->len_bytes);
 	if (how->size == 1)
 		return COLL_OK;
+	if (how->untold) /* until it begins */
+		*how->untold = true;
+	if (how->absent && (how->rank != 0 || how->hosted))
+		return rendezvous_tell(how) ? how->absent->status : COLL_ERR_BOOTSTRAP;
 	return how->rank == 0 && !how->hosted ? meet_root(how, err) : meet_member(how, err);
 }
 

@@ -269,7 +269,7 @@ static bool send_on(struct root *o, struct coll_wire *w, const struct guest *g)
 /* After the failure "here" counts those who need not be waited for. */
 static void note_reported(struct root *o, int rank)
 {
-	if (!o->guests)
+	if (!o->guests || rank < 0 || rank >= o->how.size)
 		return;
 	if (!o->guests[rank]) {
 		o->guests[rank] = make_guest(0, 0);
@@ -279,15 +279,16 @@ static void note_reported(struct root *o, int rank)
 }
 
 /* Ranks that have not connected yet, or whose parent has ended, would otherwise look for the root until their
- * own deadline. If the deadline was the failure, there are none to wait for. */
+ * own deadline. If the deadline was the failure, there are none to wait for. Deaf: they are told later. */
 static void say_why(struct root *o)
 {
+	const bool deaf = o->how.untold && *o->how.untold;
 	uint64_t until = coll_clock_ns() + coll_interrupt_farewell_ns(COLL_DELAY_NS(RENDEZVOUS_LATE));
 
-	if (until > o->how.deadline_ns)
+	if (o->how.size > 0 && until > o->how.deadline_ns)
 		until = o->how.deadline_ns;
 	rendezvous_send_failure(&o->rendezvous);
-	while ((o->here < o->how.size || o->attached < o->how.size) && coll_clock_ns() < until)
+	while ((o->here < o->how.size || o->attached < o->how.size || !o->how.size) && !deaf && coll_clock_ns() < until)
 		rendezvous_step(&o->rendezvous, NULL, until);
 	rendezvous_drain(&o->rendezvous,
 	                 coll_clock_ns() + coll_interrupt_farewell_ns(COLL_DELAY_NS(RENDEZVOUS_FAREWELL)));
@@ -300,7 +301,8 @@ static bool newcomer(void *role, struct coll_wire *w, const struct coll_wire_fra
 	size_t head;
 
 	if (f->type == FRAME_FAILED) {
-		rendezvous_failed(&o->rendezvous, f);
+		if (rendezvous_failed(&o->rendezvous, f))
+			note_reported(o, o->rendezvous.culprit);
 		return false;
 	}
 	if (f->type != FRAME_REGISTER || f->len_bytes < offsetof(struct introduction, library))
@@ -314,8 +316,7 @@ static bool newcomer(void *role, struct coll_wire *w, const struct coll_wire_fra
 	if (o->rendezvous.status != COLL_AGAIN || !acceptable(o, &in, f->len_bytes - head) ||
 	    !enter(o, &in, f->body + sizeof(in), f->body + head)) {
 		rendezvous_refuse(&o->rendezvous, w);
-		if (in.rank < (uint32_t)o->how.size)
-			note_reported(o, (int)in.rank);
+		note_reported(o, (int)in.rank);
 		return false;
 	}
 	if (!o->how.hosted)
@@ -406,6 +407,8 @@ static void out_of_time(struct root *o)
 	char text[400], root[32];
 	const int who = missing_text(o, text, sizeof(text)), lacking = o->rendezvous.lacking;
 
+	if (how->untold) /* with descriptors that are closed by then */
+		*how->untold = lacking && o->here < how->size;
 	if (lacking && o->here < how->size)
 		rendezvous_fail(&o->rendezvous, COLL_ERR_SYSTEM, how->rank,
 		                "[COLL-4104] %s cannot accept other ranks: %s; %s", rank_name(root, how->rank),
@@ -452,15 +455,6 @@ static bool fill_table(struct root *o)
 	return o->table || no_memory(o);
 }
 
-static void give_all(struct root *o)
-{
-	const struct coll_rendezvous_point *how = &o->how;
-	const coll_status st = how->complete ? how->complete(how->complete_arg) : COLL_OK;
-
-	if (rendezvous_give_table(&o->rendezvous))
-		o->rendezvous.status = st;
-}
-
 /* The root is a rank itself, which is here. */
 static coll_status take_own_place(struct root *o, struct coll_error_box *err)
 {
@@ -486,10 +480,15 @@ coll_status meet_root(const struct coll_rendezvous_point *how, struct coll_error
 	o.rendezvous.role = &o;
 	if (st == COLL_OK && !how->hosted)
 		st = take_own_place(&o, err);
+	if (st == COLL_OK && how->untold)
+		*how->untold = false;
+	if (st == COLL_OK && how->absent)
+		rendezvous_fail(&o.rendezvous, how->absent->status, how->absent->rank, "%s", how->absent->text);
 	if (st == COLL_OK && (!how->hosted || wait_for_first(&o))) {
 		wait_for_all(&o);
-		if (o.rendezvous.status == COLL_AGAIN && (!how->hosted || fill_table(&o)))
-			give_all(&o);
+		if (o.rendezvous.status == COLL_AGAIN && (!how->hosted || fill_table(&o)) &&
+		    rendezvous_complete(&o.rendezvous))
+			rendezvous_give_table(&o.rendezvous);
 		else
 			say_why(&o);
 		st = o.rendezvous.status;

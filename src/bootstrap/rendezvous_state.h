@@ -18,10 +18,11 @@
 
 enum {
 	FAN_OUT = 8,
-	PENDING_MAX = 128, /* connections that have not said who they are */
-	WIRE_VERSION = 6,  /* of the frames below */
-	NAMES_ITSELF = 5,  /* the first version in which an introduction names the library */
-	TEXT_BYTES = 600,  /* of messages passed between ranks */
+	PENDING_MAX = 128,     /* connections that have not said who they are */
+	WIRE_VERSION = 6,      /* of the frames below */
+	NAMES_ITSELF = 5,      /* the first version in which an introduction names the library */
+	TEXT_BYTES = 600,      /* of messages passed between ranks */
+	SPARE_BYTES = 1 << 20, /* enough to say to some connections that there is no memory */
 };
 
 enum frame_type {
@@ -86,6 +87,7 @@ struct rendezvous {
 	struct child *children;
 	int child_count, child_cap;
 	struct pollfd *polls;
+	void *spare; /* given back when memory runs out, so that others can be told */
 	int poll_cap;
 
 	/* The role: called for each complete frame of a newcomer; takes the wire over

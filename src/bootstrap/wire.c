@@ -66,6 +66,13 @@ static void fail_errno(struct coll_wire *w, const char *what)
 	fail(w, "%s: %s", what, coll_errno_text(errno).text);
 }
 
+/* Not the other end's doing: whoever owns the wire has no memory either. */
+static void fail_memory(struct coll_wire *w)
+{
+	w->memory = w->state != COLL_WIRE_CLOSED;
+	fail(w, "out of memory");
+}
+
 static void fail_stranger(struct coll_wire *w, const char *text)
 {
 	w->stranger = true;
@@ -133,17 +140,19 @@ static void say_hello(struct coll_wire *w)
 	memcpy(h.nonce, w->client_nonce, sizeof(h.nonce));
 	w->state = COLL_WIRE_GREETING;
 	if (!queue(w, &h, sizeof(h)))
-		fail(w, "out of memory");
+		fail_memory(w);
 }
 
 bool coll_wire_connect(struct coll_wire *w, const struct coll_address *to, const uint64_t key[2])
 {
-	int fd = COLL_FD(socket(to->at.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+	const int fd = COLL_FD(socket(to->at.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+	const int error = errno; /* if there is none */
 
 	if (!start(w, fd, key, false))
 		return false;
 	if (fd < 0) {
-		fail(w, "socket: %s", coll_errno_text(errno).text);
+		w->shortage = coll_errno_is_shortage(error) ? error : 0;
+		fail(w, "socket: %s", coll_errno_text(error).text);
 		return false;
 	}
 	if (connect(fd, (const struct sockaddr *)&to->at, to->len) < 0) {
@@ -249,7 +258,7 @@ static void server_greeting(struct coll_wire *w)
 	a.proof = proof(w, 'S');
 	w->state = COLL_WIRE_PROVING;
 	if (!queue(w, &a, sizeof(a)))
-		fail(w, "out of memory");
+		fail_memory(w);
 }
 
 static void server_proving(struct coll_wire *w)
@@ -290,7 +299,7 @@ static void client_greeting(struct coll_wire *w)
 	open_wire(w);
 	p = proof(w, 'C');
 	if (!queue(w, &p, sizeof(p)))
-		fail(w, "out of memory");
+		fail_memory(w);
 }
 
 static void handshake(struct coll_wire *w)
@@ -315,8 +324,12 @@ static bool receive(struct coll_wire *w)
 		return false;
 	if (room > READ_CHUNK)
 		room = READ_CHUNK;
-	if (room == 0 || !grow(&w->in, &w->in_cap, w->in_len + room)) {
-		fail(w, room ? "out of memory" : "sends too much before it is authenticated");
+	if (room == 0) {
+		fail(w, "sends too much before it is authenticated");
+		return false;
+	}
+	if (!grow(&w->in, &w->in_cap, w->in_len + room)) {
+		fail_memory(w);
 		return false;
 	}
 	n = recv(w->fd, w->in + w->in_len, room, 0);
@@ -392,9 +405,12 @@ bool coll_wire_send(struct coll_wire *w, uint32_t type, const void *body, size_t
 	const bool borrow = len_bytes == 0;
 	const size_t at = w->out_len, copied = sizeof(h) + len_bytes + (borrow ? 0 : tail_bytes);
 
-	if (w->tail_len || w->state != COLL_WIRE_OPEN || len_bytes + tail_bytes > UINT32_MAX ||
-	    !grow(&w->out, &w->out_cap, at + copied))
+	if (w->tail_len || w->state != COLL_WIRE_OPEN || len_bytes + tail_bytes > UINT32_MAX)
 		return false;
+	if (!grow(&w->out, &w->out_cap, at + copied)) {
+		fail_memory(w);
+		return false;
+	}
 	queue(w, &h, sizeof(h));
 	queue(w, body, len_bytes);
 	if (borrow) {

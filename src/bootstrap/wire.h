@@ -57,6 +57,8 @@ struct coll_wire {
 	bool stranger;  /* because another job, program or user answers there */
 	bool unreached; /* because its host cannot be reached any more */
 	bool altered;   /* a frame came whose seal is wrong: it is no frame, and none is read any more */
+	int shortage;   /* errno: because this process has no descriptor for it */
+	bool memory;    /* because this process has no memory for it: the other end did nothing wrong */
 	struct coll_wire_seals sends, receives;
 	enum { COLL_WIRE_NOTHING, COLL_WIRE_HEAD, COLL_WIRE_ALL } checked; /* of the frame that is read */
 };
@@ -86,7 +88,7 @@ void coll_wire_from(const struct coll_wire *w, char text[80]);
 size_t coll_wire_unsent(const struct coll_wire *w);
 
 /* Queue a frame. tail follows body; without a body it is borrowed until it is sent, one at a time. False: not OPEN, or
- * out of memory. */
+ * out of memory, which closes the wire. */
 bool coll_wire_send(struct coll_wire *w, uint32_t type, const void *body, size_t len_bytes, const void *tail,
                     size_t tail_bytes);
 /* The next complete frame; false when there is none yet, or one was altered. A frame longer than

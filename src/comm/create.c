@@ -27,11 +27,11 @@
 #include "comm/facts.h"
 #include "comm/group_barrier.h"
 #include "comm/layout.h"
+#include "comm/own_failure.h"
 #include "comm/refine.h"
 #include "comm/settings.h"
 #include "comm/stats.h"
 #include "context/session.h"
-#include "control/gossip.h"
 #include "core/dead.h"
 #include "core/fabric.h"
 #include "core/host_rates.h"
@@ -380,12 +380,13 @@ static void give_up(struct coll_comm **comm)
 	coll_comm_destroy(comm);
 }
 
-/* What the program and its environment ask for. */
+/* What the program and its environment ask for. creation: of one rank, or NULL. */
 static coll_status configure(const coll_config **cfg, coll_config *whole, int local_ranks,
                              struct coll_settings *settings, char *unknown, struct coll_device_choice *device,
-                             struct coll_error_box *err)
+                             struct coll_creation *creation, struct coll_error_box *err)
 {
 	coll_status st = read_config(cfg, whole, err);
+	const bool readable = st == COLL_OK;
 
 	/* First: another thread must not overwrite the key while the environment is read. */
 	coll_secret_take();
@@ -395,6 +396,8 @@ static coll_status configure(const coll_config **cfg, coll_config *whole, int lo
 		st = coll_settings_check(settings, err);
 	if (st == COLL_OK)
 		st = coll_comm_devices_choose(*cfg, settings, local_ranks, device, err);
+	if (st != COLL_OK && readable && creation)
+		creation->untold = coll_bootstrap_identify(*cfg, settings, &creation->id, NULL) == COLL_OK;
 	return st;
 }
 
@@ -425,60 +428,52 @@ static coll_status join_job(void *arg)
 	return coll_context_join(j->ctx, j->peer_infos, j->err);
 }
 
-/* This rank gives up when others are in the job already: they learn why, instead of what follows from it. What it lacks
- * is its own. */
-static void report_why(const struct joining *j, coll_status st)
+static void report_failure(struct coll_context *ctx, coll_status st, const struct coll_error_box *err, bool own)
 {
-	struct coll_note n = {.kind = COLL_GOSSIP_FAIL, .status = st, .process = j->err->rank, .origin = j->ctx->rank};
-
-	if (n.process < 0 && (st == COLL_ERR_SYSTEM || st == COLL_ERR_MEMORY))
-		n.process = j->ctx->rank;
-	if (!j->done || !j->ctx->control || !j->ctx->peer_infos)
-		return;
-	n.comm = coll_comm_first_id(j->ctx);
-	snprintf(n.text, sizeof(n.text), "%.250s", j->err->message);
-	coll_control_report(j->ctx->control, &n);
-	coll_control_flush(j->ctx->control, COLL_DELAY_FAILURE_FLUSH_MS);
+	if (ctx->peer_infos)
+		coll_own_failure_report(ctx, coll_comm_first_id(ctx), st, err, own);
 }
 
 /* Open the context of this rank, and exchange peer infos with all others. */
-static coll_status open_job(const coll_config *cfg, struct coll_settings *settings,
+static coll_status open_job(const coll_config *cfg, struct coll_settings *settings, struct coll_creation *creation,
                             const struct coll_device_choice *device, struct coll_context **out,
                             struct coll_error_box *err)
 {
-	struct coll_identity id = {.rank = -1};
+	struct coll_identity *id = &creation->id;
 	struct coll_peer_info *peer_infos = NULL;
-	coll_status st = coll_bootstrap_probe(cfg, settings, &id, err);
-
+	coll_status st = coll_bootstrap_probe(cfg, settings, id, err);
 	struct joining j = {.err = err};
+	bool own;
 
 	coll_secret_forget(settings);
-	id.met = met;
-	id.complete = join_job;
-	id.complete_arg = &j;
-
+	id->met = met;
+	id->complete = join_job;
+	id->complete_arg = &j;
+	id->untold = &creation->untold;
+	creation->untold = st == COLL_OK;
 	if (st == COLL_OK)
-		coll_device_locate(device, settings->cuda_library, id.rank, id.local_rank, id.device);
+		coll_device_locate(device, settings->cuda_library, id->rank, id->local_rank, id->device);
 	if (st == COLL_OK)
-		st = coll_context_open(out, &hooks, cfg, settings, &id, NULL, err);
+		st = coll_context_open(out, &hooks, cfg, settings, id, NULL, err);
 	if (st == COLL_OK)
 		(*out)->info.device = device->wanted;
-	if (st == COLL_OK && !(peer_infos = calloc((size_t)id.size, sizeof(*peer_infos))))
-		st = coll_error_set(err, COLL_ERR_MEMORY, "out of memory for the peer info of %d ranks", id.size);
+	if (st == COLL_OK && !(peer_infos = calloc((size_t)id->size, sizeof(*peer_infos))))
+		st = coll_error_set(err, COLL_ERR_MEMORY, "out of memory for the peer info of %d ranks", id->size);
 	j.ctx = *out;
 	j.peer_infos = peer_infos;
-	if (st == COLL_OK && id.size == 1)
+	if (st == COLL_OK && id->size == 1)
 		peer_infos[0] = (*out)->info;
 	else if (st == COLL_OK)
-		st = coll_bootstrap_exchange(cfg, settings, &id, &(*out)->info, peer_infos, sizeof(*peer_infos), err);
+		st = coll_bootstrap_exchange(cfg, settings, id, &(*out)->info, peer_infos, sizeof(*peer_infos), err);
+	own = st == COLL_OK;
 	if (st == COLL_OK)
 		st = join_job(&j);
-	else if (j.ctx)
-		report_why(&j, st);
 	if (st == COLL_OK)
 		st = coll_comm_devices_open(*out, device, coll_comm_devices_local_rank(*out), err);
+	if (st != COLL_OK && j.done)
+		report_failure(*out, st, err, own);
 	if (peer_infos)
-		coll_session_forget(peer_infos, id.size);
+		coll_session_forget(peer_infos, id->size);
 	free(peer_infos);
 	return st;
 }
@@ -491,6 +486,7 @@ coll_status coll_comm_create(coll_comm **out, const coll_config *cfg)
 	struct coll_comm *comm = NULL;
 	char unknown[COLL_TEXT_MAX] = "";
 	struct coll_device_choice device;
+	struct coll_creation creation = {.id.rank = -1};
 	coll_config whole;
 	coll_status st;
 
@@ -502,14 +498,14 @@ coll_status coll_comm_create(coll_comm **out, const coll_config *cfg)
 	else if (!settings)
 		st = coll_error_set(&err, COLL_ERR_MEMORY, "out of memory for settings");
 	else
-		st = configure(&cfg, &whole, 1, settings, unknown, &device, &err);
+		st = configure(&cfg, &whole, 1, settings, unknown, &device, &creation, &err);
 	if (cfg)
 		coll_interrupt_enter(&(struct coll_interrupt){cfg->interrupt, cfg->interrupt_arg});
 	if (st == COLL_OK)
-		st = open_job(cfg, settings, &device, &ctx, &err);
+		st = open_job(cfg, settings, &creation, &device, &ctx, &err);
 	st = end_interruptible(st, &err); /* what follows waits on a communicator */
-	if (st == COLL_OK)
-		st = coll_comm_new(ctx, coll_comm_first_id(ctx), 0, NULL, 0, &comm, &err);
+	if (st == COLL_OK && (st = coll_comm_new(ctx, coll_comm_first_id(ctx), 0, NULL, 0, &comm, &err)) != COLL_OK)
+		report_failure(ctx, st, &err, true);
 	if (st == COLL_OK &&
 	    ((st = coll_comm_refine(comm)) != COLL_OK || (st = coll_comm_devices_connect(comm)) != COLL_OK)) {
 		give_up(&comm);
@@ -529,7 +525,10 @@ coll_status coll_comm_create(coll_comm **out, const coll_config *cfg)
 	} else {
 		coll_context_close(&ctx);
 		coll_thread_error_failed(st, &err, cfg);
+		if (creation.untold && st != COLL_ERR_ABORTED) /* an interrupt is in a hurry */
+			coll_own_failure_tell(cfg, settings, &creation.id, st, &err);
 	}
+	explicit_bzero(creation.id.job_key, sizeof(creation.id.job_key));
 	free(settings);
 	return st;
 }
@@ -580,7 +579,7 @@ coll_status coll_comm_create_all(coll_comm **comms, int n, const coll_config *cf
 	else if (!settings || !ctx)
 		st = coll_error_set(&err, COLL_ERR_MEMORY, "out of memory");
 	else
-		st = configure(&cfg, &whole, n, settings, NULL, &device, &err);
+		st = configure(&cfg, &whole, n, settings, NULL, &device, NULL, &err);
 	if (st == COLL_OK) {
 		coll_secret_forget(settings);
 		st = coll_shared_group_create(&group);
