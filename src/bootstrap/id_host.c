@@ -30,13 +30,13 @@ struct host {
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static pthread_cond_t one_ended = PTHREAD_COND_INITIALIZER;
+static pthread_cond_t one_ended; /* by the monotonic clock: see prepare() */
 /* Under lock. */
 static struct host *hosts;
 static uint64_t ended[COLL_ID_ENDED_MAX][2];
 static unsigned ended_count;
 
-static pthread_once_t forks_watched = PTHREAD_ONCE_INIT;
+static pthread_once_t prepared = PTHREAD_ONCE_INIT;
 
 static void free_host(struct host *h)
 {
@@ -66,8 +66,15 @@ static void in_the_fork(void)
 	pthread_mutex_unlock(&lock);
 }
 
-static void watch_forks(void)
+/* Not pthread_cond_clockwait(), which needs glibc 2.30: wheels run on 2.28. */
+static void prepare(void)
 {
+	pthread_condattr_t attr;
+
+	pthread_condattr_init(&attr);
+	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+	pthread_cond_init(&one_ended, &attr);
+	pthread_condattr_destroy(&attr);
 	pthread_atfork(before_fork, after_fork, in_the_fork);
 }
 
@@ -150,7 +157,7 @@ coll_status coll_id_host_start(const uint64_t key[2], const struct coll_rendezvo
 		return coll_error_set(err, COLL_ERR_MEMORY, "no memory for a unique id");
 	memcpy(h->key, key, sizeof(h->key));
 	h->listeners = *listeners;
-	pthread_once(&forks_watched, watch_forks);
+	pthread_once(&prepared, prepare);
 	pthread_mutex_lock(&lock);
 	limit_waiting();
 	h->next = hosts;
@@ -180,6 +187,7 @@ bool coll_id_host_ended(const uint64_t key[2])
 
 void coll_id_host_await(const uint64_t key[2], uint64_t deadline_ns)
 {
+	pthread_once(&prepared, prepare);
 	pthread_mutex_lock(&lock);
 	while (*find(key) && coll_clock_ns() < deadline_ns) {
 		const uint64_t left = deadline_ns - coll_clock_ns();
@@ -187,7 +195,7 @@ void coll_id_host_await(const uint64_t key[2], uint64_t deadline_ns)
 
 		clock_gettime(CLOCK_MONOTONIC, &t);
 		t.tv_sec += (time_t)(left / 1000000000u) + 1;
-		pthread_cond_clockwait(&one_ended, &lock, CLOCK_MONOTONIC, &t);
+		pthread_cond_timedwait(&one_ended, &lock, &t);
 	}
 	pthread_mutex_unlock(&lock);
 }
