@@ -10,6 +10,7 @@
 #include <sys/auxv.h>
 #endif
 
+#include "base/cpu.h"
 #include "base/crc32c_internal.h"
 
 enum { POLYNOMIAL = 0x82f63b78 }; /* 0x1edc6f41, bits reversed */
@@ -113,7 +114,7 @@ coll_crc32c_fn coll_crc32c_hardware(void)
 {
 	pthread_once(&made, make_tables);
 #if defined(__x86_64__)
-	if (__builtin_cpu_supports("sse4.2"))
+	if (coll_cpu_has(COLL_CPU_SSE42))
 		return coll_crc32c_instruction;
 #elif defined(__aarch64__)
 	if (getauxval(AT_HWCAP) & HWCAP_CRC32)
@@ -126,8 +127,7 @@ coll_crc32c_fn coll_crc32c_wide(void)
 {
 	pthread_once(&made, make_tables);
 #if defined(__x86_64__)
-	if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("vpclmulqdq") &&
-	    __builtin_cpu_supports("pclmul"))
+	if (coll_cpu_has(COLL_CPU_AVX512F | COLL_CPU_VPCLMULQDQ | COLL_CPU_PCLMUL))
 		return coll_crc32c_vectors;
 #endif
 	return NULL;

@@ -5,6 +5,7 @@
  */
 #include <string.h>
 
+#include "base/cpu.h"
 #include "reduce/copy.h"
 #include "reduce/reduce.h"
 
@@ -63,7 +64,7 @@ void coll_reduce_stream(void *dst, const void *src, size_t len_bytes)
 	d += head;
 	s += head;
 	lines = (len_bytes - head) / LINE_BYTES;
-	if (__builtin_cpu_supports("avx512f"))
+	if (coll_cpu_has(COLL_CPU_AVX512F))
 		whole_lines(d, s, lines);
 	else
 		lines_by_quarters(d, s, lines);

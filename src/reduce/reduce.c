@@ -1,19 +1,16 @@
 /*
  * Choice of the kernel for a (type, operation, ISA level). Owns the list of
  * levels; the kernels are in the files of the levels. No state: the level comes
- * from the CPU features that the compiler's run-time library has detected.
+ * from the features of the processor.
  */
 #include "reduce/reduce.h"
 #include "reduce/user.h"
 
 #include <assert.h>
 
+#include "base/cpu.h"
 #include "reduce/internal.h"
 #include "reduce/pair.h"
-
-#if defined(__x86_64__)
-#include <cpuid.h>
-#endif
 
 typedef const coll_reduce_fn (*table_ptr)[COLL_DTYPE_COUNT];
 
@@ -27,28 +24,14 @@ static const table_ptr tables[COLL_ISA_COUNT] = {
 
 static const char *const isa_names[COLL_ISA_COUNT] = {"scalar", "avx2", "avx512"};
 
-#if defined(__x86_64__)
-/* clang 14 does not know the name. That the system saves the registers follows
- * from AVX2, which the run-time library has checked. */
-static bool has_f16c(void)
-{
-	unsigned a, b, c, d;
-
-	return __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C);
-}
-#endif
-
 enum coll_isa coll_reduce_best_isa(void)
 {
-#if defined(__x86_64__)
-	const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi2") && has_f16c();
+	const unsigned avx2 = COLL_CPU_AVX2 | COLL_CPU_BMI2 | COLL_CPU_F16C;
 
-	if (avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-	    __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
+	if (coll_cpu_has(avx2 | COLL_CPU_AVX512F | COLL_CPU_AVX512BW | COLL_CPU_AVX512DQ | COLL_CPU_AVX512VL))
 		return COLL_ISA_AVX512;
-	if (avx2)
+	if (coll_cpu_has(avx2))
 		return COLL_ISA_AVX2;
-#endif
 	return COLL_ISA_SCALAR;
 }
 
