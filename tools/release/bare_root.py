@@ -35,9 +35,10 @@ def mirror(what):
     return (found[0], codename) if found else skip(f"{what}: apt has no source of this release")
 
 
-def make(root, address, codename, include=""):
-    """include: packages beside those of minbase, by commas."""
+def make(root, address, codename, include="", architecture=""):
+    """include: packages beside those of minbase, by commas. architecture: Debian's name of one that this machine runs; empty: its own."""
     more = [f"--include={include}"] if include else []
+    more += [f"--arch={architecture}"] if architecture else []
     subprocess.run(["debootstrap", "--variant=minbase", *more, codename, root, address], check=True, stdout=subprocess.DEVNULL)
 
 
