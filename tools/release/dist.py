@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
-"""What a release consists of, from the commit that is checked out: the tarball, its SBOM and their checksums.
+"""What a release consists of, from the commit that is checked out: the tarball, the wheels of that commit where ./run wheel has made them, their SBOM and
+their checksums.
 
 The same commit gives the same bytes, whenever and wherever this runs: times are those of the commit, names are sorted, and nothing
 of the machine goes in. The tarball has what git has, no more; changes that are not committed are not in it.
 usage: dist.py SOURCE-ROOT OUT [--check]   --check: make it twice and compare, compare its files with git's, unpack and
                                            configure it, and let spdx-tools judge the SBOM where they are installed"""
+import glob
 import gzip
 import hashlib
 import importlib.util
@@ -30,6 +32,7 @@ NEEDS = (
     ("libpmix", "BSD-3-Clause", "OPTIONAL", "loaded at run time under launchers that use it"),
     ("libmunge", "LGPL-3.0-or-later", "OPTIONAL", "loaded at run time under srun"),
 )
+HWLOC_INSIDE = "2.9.0"  # that of tools/release/wheels.py
 
 
 def git(root, *args, text=True):
@@ -59,7 +62,21 @@ def tarball(root, version, seconds):
     return gzip.compress(out.getvalue(), 9, mtime=0)
 
 
-def sbom(version, commit, seconds, name, digest):
+def wheels(root, commit):
+    """{name: bytes} of the wheels of this commit."""
+    folder, found = os.path.join(root, "build/wheel/dist"), {}
+    if os.path.exists(os.path.join(folder, "wheels.json")):
+        with open(os.path.join(folder, "wheels.json"), encoding="utf-8") as f:
+            facts = json.load(f)
+        for name, digest in facts["files"].items() if facts["commit"] == commit else ():
+            with open(os.path.join(folder, name), "rb") as f:
+                found[name] = f.read()
+            if hashlib.sha256(found[name]).hexdigest() != digest:
+                sys.exit(f"dist: {folder}/{name} is not the file that ./run wheel has made")
+    return found
+
+
+def sbom(version, commit, seconds, name, digest, wheel_digests):
     """SPDX 2.3 in JSON."""
     when = datetime.fromtimestamp(seconds, timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
     packages = [{
@@ -69,6 +86,15 @@ def sbom(version, commit, seconds, name, digest):
         "primaryPackagePurpose": "LIBRARY",
     }]
     relations = [{"spdxElementId": "SPDXRef-DOCUMENT", "relationshipType": "DESCRIBES", "relatedSpdxElement": "SPDXRef-libcoll"}]
+    if wheel_digests:
+        packages.append({"SPDXID": "SPDXRef-hwloc-inside", "name": "hwloc", "versionInfo": HWLOC_INSIDE, "downloadLocation": "NOASSERTION", "filesAnalyzed": False,
+                         "licenseConcluded": "BSD-3-Clause", "licenseDeclared": "BSD-3-Clause", "copyrightText": "NOASSERTION", "supplier": "NOASSERTION",
+                         "comment": "linked into the library of the wheels"})
+    for number, (wheel, wheel_digest) in enumerate(sorted(wheel_digests.items())):
+        this = f"SPDXRef-wheel-{number}"
+        packages.append(dict(packages[0], SPDXID=this, packageFileName=wheel, checksums=[{"algorithm": "SHA256", "checksumValue": wheel_digest}]))
+        relations += [{"spdxElementId": this, "relationshipType": kind, "relatedSpdxElement": other}
+                      for kind, other in (("GENERATED_FROM", "SPDXRef-libcoll"), ("CONTAINS", "SPDXRef-hwloc-inside"))]
     for need, licence, relation, what in NEEDS:
         packages.append({"SPDXID": f"SPDXRef-{need}", "name": need, "downloadLocation": "NOASSERTION", "filesAnalyzed": False, "licenseConcluded": "NOASSERTION",
                          "licenseDeclared": licence, "copyrightText": "NOASSERTION", "supplier": "NOASSERTION", "comment": what})
@@ -88,8 +114,11 @@ def make(root, out):
     version, commit, seconds = facts(root)
     os.makedirs(out, exist_ok=True)
     name = f"libcoll-{version}.tar.gz"
-    data = tarball(root, version, seconds)
-    files = {name: data, f"libcoll-{version}.spdx.json": sbom(version, commit, seconds, name, hashlib.sha256(data).hexdigest())}
+    data, files = tarball(root, version, seconds), wheels(root, commit)
+    digests = {n: hashlib.sha256(d).hexdigest() for n, d in files.items()}
+    for old in glob.glob(os.path.join(glob.escape(out), "*.whl")):
+        os.remove(old)
+    files |= {name: data, f"libcoll-{version}.spdx.json": sbom(version, commit, seconds, name, hashlib.sha256(data).hexdigest(), digests)}
     sums = {n: hashlib.sha256(d).hexdigest() for n, d in files.items()}
     files["SHA256SUMS"] = "".join(f"{s}  {n}\n" for n, s in sorted(sums.items())).encode()
     for n, d in files.items():
