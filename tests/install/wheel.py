@@ -104,7 +104,7 @@ def lines(processor):
     yield "all programs start", "for p in /usr/local/lib/python3*/dist-packages/coll/bin/*; do $p --help >/dev/null 2>&1 || { echo $p; exit 1; }; done; echo all", "^all$"
     yield "collrun -n 3, all_reduce", "collrun -n 3 python3 /reduce.py", r"(?s)(rank \d of 3 .*6\.0.*){3}"
     yield "the same over tcp", "COLL_TRANSPORTS=tcp collrun -n 3 python3 /reduce.py", r"(?s)(rank \d of 3 .*6\.0.*){3}"
-    yield "collrun -n 3 allreduce_perf", "collrun -n 3 allreduce_perf -b 4 -e 64K -f 64", r"(?m)^\s*65536"
+    yield "collrun -n 3 allreduce_perf", "collrun -n 3 allreduce_perf -b 4 -e 64K -f 64", r"(?m)^\s*16384"
 
 
 def lines_of_torch():
