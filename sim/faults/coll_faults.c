@@ -67,6 +67,9 @@ static const char *const mutants[] = {
         "proposal: what is proposed is who lives now",
         "carry: words that wait behind an end are not read",
         "words: words count as written that were not sent",
+        "proposal: a call that ends takes its ballot and its turn with it",
+        "proposal: a ballot that is stuck does not say so",
+        "turn: a ballot whose owner is reported as dead is overtaken at once",
 };
 _Static_assert(sizeof(mutants) / sizeof(mutants[0]) == COLL_PLANTED_CHANGE_END - COLL_PLANTED_DECIDE_FIRST, "each");
 #endif

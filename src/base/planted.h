@@ -90,6 +90,9 @@ enum coll_planted {
 	COLL_PLANTED_CHANGE_OTHER_VALUE,  /* what is proposed is who lives now, not what was fixed */
 	COLL_PLANTED_CHANGE_UNREAD,       /* words that wait behind an end are not read */
 	COLL_PLANTED_CHANGE_NOT_LEFT,     /* words count as written that were not sent */
+	COLL_PLANTED_CHANGE_CALL_ALONE,   /* a call that ends takes its ballot and its turn with it */
+	COLL_PLANTED_CHANGE_NO_YIELD,     /* a ballot that is stuck does not say so */
+	COLL_PLANTED_CHANGE_AT_LOST,      /* a ballot whose owner is reported dead is overtaken at once */
 	COLL_PLANTED_CHANGE_END,
 	/* No defect, but what a busy machine does: nothing may be made of it. */
 	COLL_PLANTED_SLOW_JUDGE, /* time passes before a question is answered, and more before the answer is looked at

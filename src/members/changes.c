@@ -55,6 +55,7 @@ void coll_changes_free(struct coll_context *ctx)
 			c->words = w->next;
 			free(w);
 		}
+		free(c->proposal);
 		free(c);
 	}
 	free(ctx->changes);
@@ -174,11 +175,24 @@ static void carry_out(struct coll_context *ctx, struct coll_change *c, int proce
 	write_out(ctx, c);
 }
 
+void coll_change_tidy(struct coll_change *c)
+{
+	if (!c->decided || !c->proposal || c->proposal->calls > 0)
+		return;
+	free(c->proposal);
+	c->proposal = NULL;
+}
+
+static bool waits(const struct coll_change *c)
+{
+	return c->proposal && c->proposal->calls > 0;
+}
+
 static void to_voter(struct coll_context *ctx, struct coll_change *c, int process, const struct coll_change_msg *m)
 {
 	struct coll_change_msg decided = {.kind = COLL_CHANGE_DECIDED, .words.value = c->value};
 
-	if (planted(CHANGE_NEEDS_CALL) && !c->proposal)
+	if (planted(CHANGE_NEEDS_CALL) && !waits(c))
 		return;
 	if (c->decided) {
 		if (!planted(CHANGE_MUTE_DECIDED))
@@ -193,13 +207,15 @@ static void to_voter(struct coll_context *ctx, struct coll_change *c, int proces
 static void to_proposer(struct coll_change *c, int process, const struct coll_change_msg *m)
 {
 	struct coll_proposal *p = c->proposal;
-	int member = p ? coll_comm_rank_of(p->comm, process) : -1;
+	int member = 0;
 
-	if (member < 0)
+	while (p && member < p->size && p->process[member] != process)
+		member++;
+	if (!p || member == p->size)
 		return;
 	if (planted(CHANGE_NEXT_MEMBER))
-		member = (member + 1) % p->comm->size;
-	p->heard[member] = true;
+		member = (member + 1) % p->size;
+	p->unanswered[member] = (struct coll_uptime){0};
 	if (m->kind == COLL_CHANGE_PROMISE)
 		coll_decide_promised(&p->ballot, member, m->ballot, m->leaves, &m->words);
 	else if (m->kind == COLL_CHANGE_ACCEPTED || planted(CHANGE_YES))
@@ -247,13 +263,15 @@ void coll_changes_on_message(void *context, int process, bool words, const uint8
 	case COLL_CHANGE_PREPARE:
 	case COLL_CHANGE_PROPOSE: to_voter(ctx, c, process, &m); break;
 	case COLL_CHANGE_WORDS: keep_words(c, process, &m.words); break;
+	case COLL_CHANGE_YIELD: c->yielded = m.ballot > c->yielded ? m.ballot : c->yielded; break;
 	case COLL_CHANGE_DECIDED:
 		c->decided = true;
 		c->value = m.words.value;
+		coll_change_tidy(c);
 		break;
 	default: to_proposer(c, process, &m); break;
 	}
-	if (c->proposal && coll_net->write(ctx->wake_fd, &one, sizeof(one)) < 0) {
+	if (waits(c) && coll_net->write(ctx->wake_fd, &one, sizeof(one)) < 0) {
 		/* Full: the sleeper is awake already. */
 	}
 }

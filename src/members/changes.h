@@ -20,6 +20,8 @@ void coll_changes_free(struct coll_context *ctx);
 
 /* Found or made; NULL: no memory, or of another size. */
 struct coll_change *coll_change_of(struct coll_context *ctx, uint64_t comm, int size);
+/* Nobody waits for what is decided. */
+void coll_change_tidy(struct coll_change *c);
 /* To this process itself, too. False: not now. */
 bool coll_change_send(struct coll_context *ctx, int process, struct coll_change *c, struct coll_change_msg *m);
 

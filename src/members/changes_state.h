@@ -5,9 +5,9 @@
 #define COLL_MEMBERS_CHANGES_STATE_H
 
 #include "base/clock.h"
-#include "base/hash.h"
 #include "core/comm.h"
 #include "members/decide.h"
+#include "members/turn.h"
 #include "members/wire.h"
 
 /* Words that a process of this host has left here. */
@@ -27,7 +27,8 @@ struct coll_change {
 	bool words_lost;              /* there was no memory for some: nobody's last words are known */
 	struct coll_member_set value; /* decided */
 	struct coll_left_words *words;
-	struct coll_proposal *proposal; /* of the call that waits here; NULL: none */
+	uint64_t yielded;               /* the highest ballot whose owner cannot count on a majority; 0: none */
+	struct coll_proposal *proposal; /* from the first call on until it is decided; NULL: none */
 	bool given[];                   /* by process of the context: has the words of the voter, or has ended */
 };
 
@@ -36,17 +37,19 @@ struct coll_changes {
 	int count;
 };
 
+/* It outlives its calls: one that ends without a decision is gone on with by the next. */
 struct coll_proposal {
-	struct coll_comm *comm;
+	struct coll_context *ctx;
 	struct coll_change *change;
+	int calls; /* that wait now */
+	int rank, size;
+	struct coll_turn turn;
 	struct coll_ballot ballot;
+	uint64_t yield_ns; /* when a ballot that is stuck says so again */
+	int process[COLL_MEMBERS_MAX];
 	struct coll_member_state member[COLL_MEMBERS_MAX];
-	uint64_t sent_ns[COLL_MEMBERS_MAX]; /* when it was last asked in this phase; 0: not yet */
-	bool heard[COLL_MEMBERS_MAX];       /* it has answered this call */
-	struct coll_uptime silence;         /* since all were asked first */
-	uint64_t turn_ns;                   /* when this one begins a ballot, if no other decides */
-	uint64_t seen;                      /* the ballot that this was set for */
-	struct coll_rng rng;
+	uint64_t sent_ns[COLL_MEMBERS_MAX];              /* when it was last asked in this phase; 0: not yet */
+	struct coll_uptime unanswered[COLL_MEMBERS_MAX]; /* since it was asked and has not answered */
 };
 
 #endif

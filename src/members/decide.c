@@ -150,10 +150,10 @@ static bool overtaken(struct coll_ballot *b, const struct coll_member_state *mem
 	return b->above > b->number && !planted(DECIDE_GOES_ON);
 }
 
-static bool all_heard(const struct coll_ballot *b, const struct coll_member_state *member)
+static bool all_said(const struct coll_ballot *b, const struct coll_member_state *member, int what)
 {
 	for (int r = 0; r < b->size; r++)
-		if (member[r].standing == COLL_STANDING_LIVES && !(b->said[r] & COLL_SAID_PROMISE))
+		if (member[r].standing == COLL_STANDING_LIVES && !(b->said[r] & what))
 			return false;
 	return true;
 }
@@ -180,7 +180,7 @@ enum coll_ballot_act coll_decide_look(struct coll_ballot *b, const struct coll_m
 	if (overtaken(b, member))
 		return COLL_ACT_GIVE_UP;
 	if (b->phase == COLL_BALLOT_PREPARES) {
-		if (!all_heard(b, member) || !majority(b, member, COLL_SAID_PROMISE))
+		if (!all_said(b, member, COLL_SAID_PROMISE) || !majority(b, member, COLL_SAID_PROMISE))
 			return COLL_ACT_WAIT;
 		choose_value(b, member);
 		return COLL_ACT_PROPOSE;
@@ -189,4 +189,12 @@ enum coll_ballot_act coll_decide_look(struct coll_ballot *b, const struct coll_m
 		return COLL_ACT_WAIT;
 	b->phase = COLL_BALLOT_DECIDED;
 	return COLL_ACT_DECIDED;
+}
+
+bool coll_decide_is_stuck(const struct coll_ballot *b, const struct coll_member_state *member)
+{
+	const int what = b->phase == COLL_BALLOT_PREPARES ? COLL_SAID_PROMISE : COLL_SAID_ACCEPTED;
+
+	return (b->phase == COLL_BALLOT_PREPARES || b->phase == COLL_BALLOT_PROPOSES) && all_said(b, member, what) &&
+	       !majority(b, member, what);
 }

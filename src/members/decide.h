@@ -68,5 +68,8 @@ enum coll_ballot_act { COLL_ACT_WAIT, COLL_ACT_PROPOSE, COLL_ACT_DECIDED, COLL_A
 
 /* What follows from the answers so far. member: b->size of them. */
 enum coll_ballot_act coll_decide_look(struct coll_ballot *b, const struct coll_member_state *member);
+/* Of a ballot that waits: everybody who lives has answered, and that is no majority. Others may do better, whose last
+ * words are others. */
+bool coll_decide_is_stuck(const struct coll_ballot *b, const struct coll_member_state *member);
 
 #endif

@@ -97,6 +97,29 @@ TEST(members_decide, last_words_read_leave_the_majority)
 	CHECK(coll_decide_look(&b, m) == COLL_ACT_DECIDED);
 }
 
+/* Three of one host have ended with two of another one: of those that live, each alone on its host, one can go on. */
+TEST(members_decide, who_cannot_count_on_a_majority_is_stuck_and_others_may_not_be)
+{
+	struct coll_member_state m[5] = {{.standing = COLL_STANDING_LIVES}, {.standing = COLL_STANDING_LIVES}};
+	struct coll_ballot b = begun(5);
+
+	for (int r = 2; r < 5; r++)
+		m[r].standing = COLL_STANDING_SUSPECTED;
+	coll_decide_promised(&b, 0, b.number, false, &no_words);
+	CHECK(coll_decide_look(&b, m) == COLL_ACT_WAIT && !coll_decide_is_stuck(&b, m)); /* member 1 may answer */
+	coll_decide_promised(&b, 1, b.number, false, &no_words);
+	CHECK(coll_decide_look(&b, m) == COLL_ACT_WAIT && coll_decide_is_stuck(&b, m));
+	for (int r = 2; r < 5; r++)
+		m[r].standing = COLL_STANDING_ENDED;
+	CHECK(!coll_decide_is_stuck(&b, m));
+	CHECK(coll_decide_look(&b, m) == COLL_ACT_PROPOSE);
+	m[2].standing = m[3].standing = COLL_STANDING_SUSPECTED;
+	coll_decide_accepted(&b, 0, b.number);
+	CHECK(!coll_decide_is_stuck(&b, m));
+	coll_decide_accepted(&b, 1, b.number);
+	CHECK(coll_decide_look(&b, m) == COLL_ACT_WAIT && coll_decide_is_stuck(&b, m));
+}
+
 TEST(members_decide, what_was_accepted_is_taken_over_from_answers_and_from_last_words)
 {
 	struct coll_member_state m[3] = {{.standing = COLL_STANDING_LIVES}};

@@ -1,7 +1,7 @@
 /*
- * The ballots of a call that waits for a decision: when one begins, whom it asks, what its members count as. The lowest
- * living member begins at once. Another one waits until that has had its time, so that ballots seldom meet; two that do
- * cost time only.
+ * The ballots of calls that wait for a decision: whom they ask, what their members count as. turn.c says when one
+ * begins. All that is needed for it outlives the call: programs call again, and a decision that takes longer than one
+ * call would else never come.
  */
 #include "members/proposal.h"
 
@@ -15,35 +15,55 @@
 #include "members/changes_state.h"
 #include "members/detect.h"
 
+static struct coll_proposal *make(struct coll_comm *comm, struct coll_change *change)
+{
+	struct coll_proposal *p = calloc(1, sizeof(*p));
+
+	if (!p)
+		return NULL;
+	p->ctx = comm->ctx;
+	p->change = change;
+	p->rank = comm->rank;
+	p->size = comm->size;
+	p->turn.rng.state = comm->id + (uint64_t)comm->rank + coll_clock_ns();
+	for (int r = 0; r < p->size; r++)
+		p->process[r] = coll_comm_process(comm, r);
+	return p;
+}
+
+/* The last call may have ended long ago: all who have not answered are asked at once. */
+static void go_on(struct coll_proposal *p)
+{
+	if (p->calls++ > 0)
+		return;
+	memset(p->sent_ns, 0, sizeof(p->sent_ns));
+	for (int r = 0; r < p->size; r++)
+		p->unanswered[r].looked_ns = 0;
+}
+
 coll_status coll_change_begin(struct coll_comm *comm, struct coll_proposal **out)
 {
 	struct coll_control *control = comm->ctx->control;
-	struct coll_proposal *p = calloc(1, sizeof(*p));
-	coll_status st = COLL_OK;
+	coll_status st = COLL_ERR_MEMORY;
+	struct coll_change *change;
 
-	if (!p)
-		return COLL_ERR_MEMORY;
-	p->comm = comm;
-	p->rng.state = comm->id + (uint64_t)comm->rank + coll_clock_ns();
 	coll_control_lock(control);
-	p->change = coll_change_of(comm->ctx, comm->id, comm->size);
-	if (!p->change)
-		st = COLL_ERR_MEMORY;
-	else if (p->change->taken)
+	change = coll_change_of(comm->ctx, comm->id, comm->size);
+	if (change && change->taken)
 		st = COLL_ERR_ARGUMENT;
-	else
-		p->change->proposal = p;
+	else if (change && (change->proposal || (change->proposal = make(comm, change))))
+		st = COLL_OK;
+	if (st == COLL_OK) {
+		go_on(change->proposal);
+		*out = change->proposal;
+	}
 	coll_control_unlock(control);
-	if (st == COLL_OK)
-		*out = p;
-	else
-		free(p);
 	return st;
 }
 
 void coll_change_take(struct coll_proposal *p, struct coll_member_set *members)
 {
-	struct coll_control *control = p->comm->ctx->control;
+	struct coll_control *control = p->ctx->control;
 
 	coll_control_lock(control);
 	*members = p->change->value;
@@ -54,25 +74,36 @@ void coll_change_take(struct coll_proposal *p, struct coll_member_set *members)
 void coll_change_end(struct coll_proposal **out)
 {
 	struct coll_proposal *p = *out;
+	struct coll_control *control;
 
 	*out = NULL;
 	if (!p)
 		return;
-	coll_control_lock(p->comm->ctx->control);
-	p->change->proposal = NULL;
+	control = p->ctx->control;
+	coll_control_lock(control);
+	p->calls--;
 	if (planted(CHANGE_FORGETS) && !p->change->decided)
 		p->change->voter = (struct coll_voter){0};
-	coll_control_unlock(p->comm->ctx->control);
-	free(p);
+	if (planted(CHANGE_CALL_ALONE) && p->calls == 0) {
+		p->change->proposal = NULL;
+		free(p);
+	} else {
+		coll_change_tidy(p->change);
+	}
+	coll_control_unlock(control);
 }
 
 /* ---- Members ---- */
 
 static bool is_reported(const struct coll_proposal *p, int member)
 {
-	const int process = coll_comm_process(p->comm, member);
+	return member != p->rank && coll_control_is_reported(p->ctx->control, p->process[member]);
+}
 
-	return process != p->comm->ctx->rank && coll_control_is_reported(p->comm->ctx->control, process);
+/* What a member says in answer to this phase. */
+static int answer_of(const struct coll_ballot *b)
+{
+	return b->phase == COLL_BALLOT_PREPARES ? COLL_SAID_PROMISE : COLL_SAID_ACCEPTED;
 }
 
 static struct coll_words words_of(const struct coll_change *c, int process)
@@ -86,17 +117,24 @@ static struct coll_words words_of(const struct coll_change *c, int process)
 	return w ? w->words : (struct coll_words){0};
 }
 
+/* Since it was asked it has not answered, and does not. */
+static bool is_silent(struct coll_proposal *p, int member, uint64_t now)
+{
+	if (planted(CHANGE_PATIENT))
+		return false;
+	return coll_uptime_reaches(&p->unanswered[member], now, COLL_DELAY_NS(SUSPECT)) || planted(CHANGE_HASTY);
+}
+
 static void see_members(struct coll_proposal *p, uint64_t now)
 {
-	struct coll_control *control = p->comm->ctx->control;
-	const bool silent = (coll_uptime_reaches(&p->silence, now, COLL_DELAY_NS(SUSPECT)) || planted(CHANGE_HASTY)) &&
-	                    !planted(CHANGE_PATIENT);
+	struct coll_control *control = p->ctx->control;
 
-	for (int r = 0; r < p->comm->size; r++) {
-		const int process = coll_comm_process(p->comm, r);
-		struct coll_detect_facts f = {.heard = p->heard[r], .silent = silent};
+	for (int r = 0; r < p->size; r++) {
+		const int process = p->process[r];
+		struct coll_detect_facts f = {.heard = p->ballot.said[r] & answer_of(&p->ballot)};
 
-		if (r != p->comm->rank) {
+		f.silent = !f.heard && is_silent(p, r, now);
+		if (r != p->rank) {
 			f.here = coll_control_is_here(control, process);
 			f.ended = f.words_read = coll_control_has_ended(control, process) && !p->change->words_lost;
 			f.reported = coll_control_is_reported(control, process);
@@ -111,37 +149,26 @@ static void see_members(struct coll_proposal *p, uint64_t now)
 
 /* ---- Turns ---- */
 
-static uint64_t pause_ns(struct coll_proposal *p)
-{
-	return COLL_DELAY_NS(MEMBERS_BALLOT) + coll_rng_below(&p->rng, COLL_DELAY_NS(MEMBERS_BALLOT));
-}
-
-static int lowest_living(const struct coll_proposal *p)
+static bool all_reported(const struct coll_proposal *p, int below)
 {
 	int r = 0;
 
-	while (r < p->comm->rank && is_reported(p, r))
+	while (r < below && is_reported(p, r))
 		r++;
-	return r;
+	return r == below;
 }
 
-/* The ballot that runs, as far as is known here, is waited for while its owner lives: as long as it may wait itself. */
 static bool is_my_turn(struct coll_proposal *p, uint64_t now)
 {
-	const uint64_t running = p->change->voter.words.promised;
-	const int lowest = lowest_living(p), owner = running ? coll_ballot_owner(running) : lowest;
-	const uint64_t soon = now + (lowest == p->comm->rank ? 0 : pause_ns(p));
+	const uint64_t promised = p->change->voter.words.promised;
+	struct coll_turn_facts f = {.now_ns = now,
+	                            .self = p->rank,
+	                            .lowest = all_reported(p, p->rank),
+	                            .running = promised > p->ballot.above ? promised : p->ballot.above};
+	const int owner = coll_ballot_owner(f.running);
 
-	if (p->turn_ns == 0)
-		p->turn_ns = soon;
-	if (running != p->seen && owner != p->comm->rank)
-		p->turn_ns = now + COLL_DELAY_NS(SUSPECT) + pause_ns(p);
-	p->seen = running;
-	if (owner != p->comm->rank && is_reported(p, owner) && p->turn_ns > soon)
-		p->turn_ns = soon;
-	if (planted(CHANGE_FIRST_ONLY) && p->comm->rank > 0)
-		return false;
-	return now >= p->turn_ns;
+	f.lost = f.running && ((owner < p->size && is_reported(p, owner)) || f.running <= p->change->yielded);
+	return coll_turn_is_mine(&p->turn, &f);
 }
 
 static void begin_ballot(struct coll_proposal *p)
@@ -151,8 +178,9 @@ static void begin_ballot(struct coll_proposal *p)
 	const uint64_t last = coll_ballot_round(p->ballot.number);
 	const uint64_t round = planted(CHANGE_ONE_NUMBER) && last ? last : coll_ballot_round(top) + 1;
 
-	coll_decide_begin(&p->ballot, coll_ballot_number(round, p->comm->rank), p->comm->size);
+	coll_decide_begin(&p->ballot, coll_ballot_number(round, p->rank), p->size);
 	memset(p->sent_ns, 0, sizeof(p->sent_ns));
+	p->yield_ns = 0;
 }
 
 /* ---- Ballots ---- */
@@ -161,21 +189,21 @@ static void begin_ballot(struct coll_proposal *p)
 static bool ask(struct coll_proposal *p, uint64_t now)
 {
 	const bool prepares = p->ballot.phase == COLL_BALLOT_PREPARES;
-	const int answer = prepares ? COLL_SAID_PROMISE : COLL_SAID_ACCEPTED;
+	const int answer = answer_of(&p->ballot);
 	struct coll_change_msg m = {.kind = prepares ? COLL_CHANGE_PREPARE : COLL_CHANGE_PROPOSE,
 	                            .ballot = p->ballot.number};
 	bool asked = false;
 
 	if (!prepares)
 		m.words.value = p->ballot.value;
-	for (int r = 0; planted(CHANGE_OTHER_VALUE) && !prepares && r < p->comm->size; r++)
+	for (int r = 0; planted(CHANGE_OTHER_VALUE) && !prepares && r < p->size; r++)
 		if (p->member[r].standing == COLL_STANDING_LIVES)
 			coll_set_add(&m.words.value, r);
-	for (int r = 0; r < p->comm->size; r++) {
+	for (int r = 0; r < p->size; r++) {
 		if ((p->ballot.said[r] & answer) || p->member[r].standing == COLL_STANDING_ENDED ||
 		    (p->sent_ns[r] && (planted(CHANGE_ASKS_ONCE) || now < p->sent_ns[r] + COLL_DELAY_NS(PING))))
 			continue;
-		if (!coll_change_send(p->comm->ctx, coll_comm_process(p->comm, r), p->change, &m))
+		if (!coll_change_send(p->ctx, p->process[r], p->change, &m))
 			continue;
 		p->sent_ns[r] = now;
 		asked = true;
@@ -183,14 +211,28 @@ static bool ask(struct coll_proposal *p, uint64_t now)
 	return asked;
 }
 
+/* Others need not wait for a ballot that is stuck. It goes on all the same, and its owner begins no other one while
+ * nobody refuses it: so who cannot count on a majority is in nobody's way. */
+static void yield(struct coll_proposal *p, uint64_t now)
+{
+	struct coll_change_msg m = {.kind = COLL_CHANGE_YIELD, .ballot = p->ballot.number};
+
+	if (planted(CHANGE_NO_YIELD) || now < p->yield_ns || !coll_decide_is_stuck(&p->ballot, p->member))
+		return;
+	p->yield_ns = now + COLL_DELAY_NS(PING);
+	for (int r = 0; r < p->size; r++)
+		if (r != p->rank && p->member[r].standing != COLL_STANDING_ENDED)
+			coll_change_send(p->ctx, p->process[r], p->change, &m);
+}
+
 /* Those that are out get it, too. */
 static void decided(struct coll_proposal *p)
 {
 	struct coll_change_msg m = {.kind = COLL_CHANGE_DECIDED, .words.value = p->ballot.value};
 
-	for (int r = 0; r < p->comm->size; r++)
+	for (int r = 0; r < p->size; r++)
 		if (p->member[r].standing != COLL_STANDING_ENDED)
-			coll_change_send(p->comm->ctx, coll_comm_process(p->comm, r), p->change, &m);
+			coll_change_send(p->ctx, p->process[r], p->change, &m);
 }
 
 static coll_status advance(struct coll_proposal *p, uint64_t now, bool *moved)
@@ -208,20 +250,21 @@ static coll_status advance(struct coll_proposal *p, uint64_t now, bool *moved)
 	case COLL_ACT_DECIDED: decided(p); return COLL_OK;
 	case COLL_ACT_GIVE_UP:
 		p->ballot.phase = COLL_BALLOT_IDLE;
-		p->turn_ns = now + pause_ns(p);
+		coll_turn_overtaken(&p->turn, now);
 		break;
 	case COLL_ACT_PROPOSE:
 		memset(p->sent_ns, 0, sizeof(p->sent_ns));
+		p->yield_ns = 0;
 		*moved = true;
 		break;
-	case COLL_ACT_WAIT: break;
+	case COLL_ACT_WAIT: yield(p, now); break;
 	}
 	return COLL_AGAIN;
 }
 
 coll_status coll_change_step(struct coll_proposal *p, bool *moved)
 {
-	struct coll_control *control = p->comm->ctx->control;
+	struct coll_control *control = p->ctx->control;
 	coll_status st;
 
 	coll_control_service(control);

@@ -76,6 +76,7 @@ bool coll_change_parse(struct coll_change_msg *m, const uint8_t bytes[COLL_CARRI
 		return false;
 	switch (m->kind) {
 	case COLL_CHANGE_PREPARE:
+	case COLL_CHANGE_YIELD:
 	case COLL_CHANGE_ACCEPTED: return is_ballot(p.ballot, p.size) && p.promised == 0 && has_words(m);
 	case COLL_CHANGE_REFUSED:
 		return is_ballot(p.ballot, p.size) && p.promised > p.ballot && p.accepted == 0 && has_words(m);

@@ -16,6 +16,7 @@ enum coll_change_kind {
 	COLL_CHANGE_REFUSED,
 	COLL_CHANGE_DECIDED,
 	COLL_CHANGE_WORDS,
+	COLL_CHANGE_YIELD, /* the owner of the ballot cannot count on a majority: nobody need wait for it */
 	COLL_CHANGE_KINDS
 };
 
