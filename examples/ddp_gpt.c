@@ -540,6 +540,7 @@ int main(int argc, char **argv)
 	free(j.tensors);
 	free(j.lookup);
 	job_close_data(&j);
+	job_close_deal(&j);
 	free(j.window);
 	free(j.inputs);
 	free(j.targets);

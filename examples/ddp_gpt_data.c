@@ -36,8 +36,10 @@ struct data {
 	struct reader_options reading;
 	struct gpt_segment *segments; /* by file, as the next two */
 	int32_t **tokens;
+	uint64_t **ends; /* of texts: where the tokens of each document end */
 	struct gpt_token_file *maps;
 	struct gpt_source *train_of, *val_of;
+	struct gpt_span **documents; /* by source, of --documents apart */
 	struct gpt_dataset train, val;
 };
 
@@ -150,8 +152,9 @@ static int share_files(struct job *j)
 		d->files = calloc(d->count, sizeof(*d->files));
 	d->segments = calloc(d->count, sizeof(*d->segments));
 	d->tokens = calloc(d->count, sizeof(*d->tokens));
+	d->ends = calloc(d->count, sizeof(*d->ends));
 	d->maps = calloc(d->count, sizeof(*d->maps));
-	if (job_check_memory(j, d->files && d->segments && d->tokens && d->maps))
+	if (job_check_memory(j, d->files && d->segments && d->tokens && d->ends && d->maps))
 		return -1;
 	if (job_check(j, coll_broadcast(d->files, d->files, d->count * sizeof(*d->files), COLL_U8, 0, j->comm, NULL)))
 		return -1;
@@ -237,7 +240,8 @@ static int encode_file(struct job *j, uint64_t file, size_t document, size_t at)
 	uint64_t count = 0;
 
 	d->tokens[file] = tokens;
-	for (uint64_t i = 0; i < f->documents && tokens; i++) {
+	d->ends[file] = malloc((f->documents + 1) * sizeof(*d->ends[file]));
+	for (uint64_t i = 0; i < f->documents && tokens && d->ends[file]; i++) {
 		const size_t to = d->texts.ends[document + i];
 		const long n = gpt_tokenizer_encode(&j->tokenizer, d->texts.bytes + at, to - at, tokens + count);
 
@@ -246,9 +250,10 @@ static int encode_file(struct job *j, uint64_t file, size_t document, size_t at)
 		count += (uint64_t)n;
 		if (end >= 0)
 			tokens[count++] = end;
+		d->ends[file][i] = count;
 		at = to;
 	}
-	less = tokens ? realloc(tokens, (count + 1) * sizeof(*tokens)) : NULL;
+	less = tokens && d->ends[file] ? realloc(tokens, (count + 1) * sizeof(*tokens)) : NULL;
 	if (!less)
 		return -1;
 	d->tokens[file] = less;
@@ -297,6 +302,77 @@ static int stride_of(const struct job *j, bool mapped)
 	return everywhere ? 1 : (int)j->o.context;
 }
 
+/* ---- Documents, for --documents apart -------------------------------------------------------- */
+
+struct spans {
+	struct gpt_span *at;
+	uint64_t count, room;
+};
+
+/* What has no target is no document. */
+static int add_span(struct spans *s, uint64_t first, uint64_t end)
+{
+	if (end - first < 2)
+		return 0;
+	if (s->count == s->room) {
+		const uint64_t room = s->room ? 2 * s->room : 256;
+		struct gpt_span *grown = realloc(s->at, room * sizeof(*grown));
+
+		if (!grown)
+			return -1;
+		s->at = grown;
+		s->room = room;
+	}
+	s->at[s->count++] = (struct gpt_span){first, end};
+	return 0;
+}
+
+/* A document ends with the end token, or with its file. */
+static int find_ends(const struct gpt_segment *s, int end, uint64_t from, struct spans *spans)
+{
+	uint64_t first = 0;
+	int rc = 0;
+
+	for (uint64_t i = 0; i < s->count && !rc; i++)
+		if (gpt_token_at(s->tokens, s->token_bytes, i) == end) {
+			rc = add_span(spans, from + first, from + i + 1);
+			first = i + 1;
+		}
+	return rc || add_span(spans, from + first, from + s->count) ? -1 : 0;
+}
+
+/* Of a text it is known where they end, whatever the vocabulary. */
+static int add_known_ends(const struct data *d, uint64_t file, uint64_t from, struct spans *spans)
+{
+	uint64_t first = 0;
+	int rc = 0;
+
+	for (uint64_t i = 0; i < d->files[file].documents && !rc; i++) {
+		rc = add_span(spans, from + first, from + d->ends[file][i]);
+		first = d->ends[file][i];
+	}
+	return rc;
+}
+
+static int find_documents(struct job *j, int source, struct gpt_source *s)
+{
+	struct data *d = j->data;
+	const uint64_t first = (uint64_t)(s->segments - d->segments);
+	struct spans spans = {0};
+	uint64_t from = 0;
+	int rc = 0;
+
+	for (uint64_t i = first; i < first + (uint64_t)s->segment_count && !rc; i++) {
+		rc = d->ends[i] ? add_known_ends(d, i, from, &spans)
+		                : find_ends(&d->segments[i], j->tokenizer.end, from, &spans);
+		from += d->segments[i].count;
+	}
+	d->documents[source] = spans.at;
+	s->documents = spans.at;
+	s->count = spans.count;
+	return rc;
+}
+
 static struct gpt_source source_at(const struct job *j, uint64_t *file)
 {
 	const struct data *d = j->data;
@@ -338,12 +414,15 @@ static int open_sets(struct job *j)
 {
 	struct data *d = j->data;
 	const long least = j->o.context + 1;
-	int short_one;
+	int short_one = 0;
 
 	d->train.seed = (uint64_t)j->o.seed;
 	d->train.context = d->val.context = (int)j->o.context;
 	if (gpt_dataset_open(&d->train, &short_one) == 0 && gpt_dataset_plain_count(&d->val))
 		return 0;
+	if (j->o.documents == DOCUMENTS_APART)
+		return job_refuse(j, "%s has too few documents: ten of two tokens and more, or name --val-data",
+		                  name_of(d, short_one));
 	if (d->sources != d->train.source_count)
 		return job_refuse(j, "%s has too few tokens: --context %ld needs %ld in --data and in --val-data",
 		                  name_of(d, short_one), j->o.context, least);
@@ -358,14 +437,21 @@ static int open_sets(struct job *j)
 static int make_sources(struct job *j)
 {
 	struct data *d = j->data;
+	bool have = true;
 	uint64_t file = 0;
 
 	d->train_of = calloc((size_t)d->sources, sizeof(*d->train_of));
 	d->val_of = calloc((size_t)d->sources, sizeof(*d->val_of));
-	if (job_check_memory(j, d->train_of && d->val_of))
+	d->documents = calloc((size_t)d->sources, sizeof(*d->documents));
+	if (job_check_memory(j, d->train_of && d->val_of && d->documents))
 		return -1;
-	for (int i = 0; i < d->sources; i++)
+	for (int i = 0; i < d->sources; i++) {
 		d->train_of[i] = source_at(j, &file);
+		if (j->o.documents == DOCUMENTS_APART && find_documents(j, i, &d->train_of[i]))
+			have = false;
+	}
+	if (job_check_memory(j, have))
+		return -1;
 	cut_validation(d, d->train_sources);
 	return open_sets(j);
 }
@@ -394,8 +480,9 @@ void job_close_data(struct job *j)
 	j->data = NULL;
 	if (!d)
 		return;
-	for (uint64_t i = 0; i < d->count && d->tokens && d->maps; i++) {
+	for (uint64_t i = 0; i < d->count && d->tokens && d->ends && d->maps; i++) {
 		free(d->tokens[i]);
+		free(d->ends[i]);
 		gpt_token_file_close(&d->maps[i]);
 	}
 	free(d->files);
@@ -403,7 +490,11 @@ void job_close_data(struct job *j)
 	free(d->texts.ends);
 	free(d->segments);
 	free(d->tokens);
+	free(d->ends);
 	free(d->maps);
+	for (int i = 0; i < d->sources && d->documents; i++)
+		free(d->documents[i]);
+	free(d->documents);
 	free(d->train_of);
 	free(d->val_of);
 	free(d);
@@ -420,8 +511,13 @@ static uint64_t tokens_of(const struct gpt_dataset *d)
 {
 	uint64_t n = 0;
 
-	for (int i = 0; i < d->source_count; i++)
-		n += d->sources[i].count;
+	for (int i = 0; i < d->source_count; i++) {
+		const struct gpt_source *s = &d->sources[i];
+
+		for (uint64_t k = 0; k < s->count && s->documents; k++)
+			n += s->documents[s->from + k].end - s->documents[s->from + k].first;
+		n += s->documents ? 0 : s->count;
+	}
 	return n;
 }
 
@@ -435,11 +531,11 @@ uint64_t job_val_tokens(const struct job *j)
 	return tokens_of(&j->data->val);
 }
 
-/* Its tokens to the inputs, and one place on to the targets. */
-static int copy(struct job *j, int place, const struct gpt_dataset *d, const struct gpt_window *w)
+/* Its tokens to the inputs, and one place on to the targets. Behind it nothing is to be learned. */
+static int copy(struct job *j, int place, int padded, const struct gpt_dataset *d, const struct gpt_window *w)
 {
-	const size_t len = (size_t)w->count - 1;
-	int32_t *inputs = j->inputs + (size_t)place * len, *targets = j->targets + (size_t)place * len;
+	const size_t len = (size_t)w->count - 1, row = (size_t)place * (size_t)padded;
+	int32_t *inputs = j->inputs + row, *targets = j->targets + row;
 	struct gpt_bad_token bad;
 
 	if (gpt_dataset_copy(d, w, j->tokenizer.size, j->window, &bad))
@@ -447,14 +543,23 @@ static int copy(struct job *j, int place, const struct gpt_dataset *d, const str
 		                 (unsigned long long)bad.at_bytes, (long long)bad.token, j->tokenizer.size);
 	memcpy(inputs, j->window, len * sizeof(*inputs));
 	memcpy(targets, j->window + 1, len * sizeof(*targets));
+	for (size_t i = len; i < (size_t)padded; i++) {
+		inputs[i] = 0;
+		targets[i] = -1;
+	}
 	return 0;
 }
 
-int job_copy_window(struct job *j, int place, uint64_t q)
+int job_window_targets(const struct job *j, uint64_t q)
+{
+	return gpt_dataset_window(&j->data->train, q).count - 1;
+}
+
+int job_copy_window(struct job *j, int place, int len, uint64_t q)
 {
 	const struct gpt_window w = gpt_dataset_window(&j->data->train, q);
 
-	return copy(j, place, &j->data->train, &w);
+	return copy(j, place, len, &j->data->train, &w);
 }
 
 size_t job_val_windows(const struct job *j)
@@ -469,13 +574,22 @@ size_t job_all_val_windows(const struct job *j)
 	return (size_t)gpt_dataset_plain_count(&j->data->val);
 }
 
-int job_copy_val_window(struct job *j, int place, uint64_t i, uint64_t count)
+static struct gpt_window val_window(const struct job *j, uint64_t i)
 {
-	const struct gpt_dataset *d = &j->data->val;
-	const struct gpt_window w =
-	        gpt_dataset_plain_window(d, gpt_sampler_val_window(i, count, job_all_val_windows(j)));
+	return gpt_dataset_plain_window(&j->data->val,
+	                                gpt_sampler_val_window(i, job_val_windows(j), job_all_val_windows(j)));
+}
 
-	return copy(j, place, d, &w);
+int job_val_window_targets(const struct job *j, uint64_t i)
+{
+	return val_window(j, i).count - 1;
+}
+
+int job_copy_val_window(struct job *j, int place, int len, uint64_t i)
+{
+	const struct gpt_window w = val_window(j, i);
+
+	return copy(j, place, len, &j->data->val, &w);
 }
 
 /* Pages that the disk may read meanwhile. */

@@ -18,11 +18,13 @@ uint64_t job_windows(const struct job *j);
 uint64_t job_train_tokens(const struct job *j);
 uint64_t job_val_tokens(const struct job *j);
 
-/* Sequence q of the run, to this place of j->inputs and j->targets. Local: -1 aborts the job, since a file has a
- * token that is none. */
-int job_copy_window(struct job *j, int place, uint64_t q);
-/* Of count sequences for validation, spread over all of them, the i-th. */
-int job_copy_val_window(struct job *j, int place, uint64_t i, uint64_t count);
+/* Targets of sequence q of the run; and of the i-th of those that a validation reads. */
+int job_window_targets(const struct job *j, uint64_t q);
+int job_val_window_targets(const struct job *j, uint64_t i);
+/* Sequence q of the run, to this place of j->inputs and j->targets, padded to len. Local: -1 aborts the job, since a
+ * file has a token that is none. */
+int job_copy_window(struct job *j, int place, int len, uint64_t q);
+int job_copy_val_window(struct job *j, int place, int len, uint64_t i);
 /* Sequences first .. first + count are wanted soon. */
 void job_expect_windows(const struct job *j, uint64_t first, uint64_t count);
 

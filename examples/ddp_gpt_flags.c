@@ -28,6 +28,8 @@ const struct flag ddp_gpt_flags[] = {
 	{"val-data", LIST, AT(val_data), 0, 0, NULL, "what validation reads; without: the last tenth of each source", LOCAL, "PATH"},
 	{"field", TEXT, AT(field), 0, 0, "text", "of a .jsonl: the string to learn; damaged lines that are left out", LOCAL, "NAME"},
 	{"skip-bad", INTEGER, AT(skip_bad), 0, 1e12, "0", NULL, LOCAL, NULL},
+	{"documents", WORD, AT(documents), 0, 0, "joined", "apart: a sequence is one document, cut or padded", MODEL, "joined|apart"},
+	{"balance", SWITCH, AT(balance), 0, 0, NULL, "of a step the longest documents first, to the rank with the fewest tokens", RUN, NULL},
 	{"stride", WORD, AT(stride), 0, 0, "auto", "between windows; context: each token once; auto: context for .bin", MODEL, "auto|1|context"},
 	{"special", SWITCH, AT(special), 0, 0, NULL, "special tokens that stand in the text are tokens", MODEL, NULL},
 	{"token-bytes", INTEGER, AT(token_bytes), 2, 4, "2", "of a .bin without a head", MODEL, NULL},

@@ -59,7 +59,12 @@ struct job {
 	coll_status ddp_status; /* the first failure inside a pass */
 	bool averaging;         /* in this pass gradients are sent as they get ready */
 
-	int passes;                /* per step on this rank: micro-steps, or leaves */
+	int passes;           /* of this step on this rank: micro-steps, or leaves */
+	struct dealt *dealt;  /* of ddp_gpt_deal.c: --documents apart; NULL: all sequences are of one length */
+	double batch_targets; /* of this step, of all ranks */
+	double own_targets;   /* and of this one */
+	uint64_t tokens;      /* targets since the beginning of the run, of all ranks */
+	uint64_t last_log_tokens;
 	int pass_batch;            /* sequences per pass, at most */
 	int32_t *inputs, *targets; /* pass_batch * context */
 	int32_t *window;           /* context + 1 */
@@ -119,11 +124,15 @@ int job_check_memory(struct job *j, bool have);
 
 /* ddp_gpt_deal.c: which sequences of a step's batch this rank computes. */
 struct part {
-	long first, end; /* end == first: none */
+	long first, end; /* end == first: none; job_place() says which of the batch they are */
 	long leaf;       /* of --deterministic=world */
 };
 int job_deal(struct job *j);
+/* Before each step: how many targets it has, and with --balance which documents are whose. */
+void job_deal_step(struct job *j, long step);
+void job_close_deal(struct job *j);
 struct part job_pass(const struct job *j, int pass);
+long job_place(const struct job *j, long i);
 /* Of all passes. */
 long job_share(const struct job *j);
 /* What a pass multiplies its sum of losses by. */

@@ -191,7 +191,7 @@ static void complete(const struct job *j, struct metrics *m)
 	clock_gettime(CLOCK_REALTIME, &t);
 	m->time = (double)t.tv_sec * 1e3 + (double)(t.tv_nsec / 1000000);
 	m->elapsed_s = job_now_s() - j->stop.begun_s;
-	m->tokens = (double)sequences * (double)j->o.context;
+	m->tokens = (double)j->tokens;
 	m->epoch = (double)sequences / (double)job_windows(j);
 	m->data_wait_s = j->data_s;
 	m->rss_mb = resident_mb();
@@ -225,16 +225,21 @@ static void put_csv(FILE *f, const struct metrics *m)
 	}
 }
 
-/* The seconds that each rank computed, and waited for gradients. */
+/* The seconds that each rank computed, and waited for gradients, and the tokens that it learned in this step. */
 static void put_ranks(const struct job *j)
 {
-	static const char *const names[] = {"compute_s", "wait_s"};
+	static const char *const names[] = {"compute_s", "wait_s", "rank_tokens"};
 
-	for (int k = 0; k < 2; k++) {
+	for (int k = 0; k < 3; k++) {
 		fprintf(j->metrics, ",\"%s\":[", names[k]);
-		for (int r = 0; r < j->size; r++)
-			fprintf(j->metrics, "%s%.6f", r ? "," : "",
-			        k ? j->of_ranks[r].waited_s : j->of_ranks[r].computed_s);
+		for (int r = 0; r < j->size; r++) {
+			const struct of_rank *of = &j->of_ranks[r];
+
+			fprintf(j->metrics, k == 2 ? "%s%.0f" : "%s%.6f", r ? "," : "",
+			        k == 2   ? of->tokens
+			        : k == 1 ? of->waited_s
+			                 : of->computed_s);
+		}
 		fprintf(j->metrics, "]");
 	}
 }

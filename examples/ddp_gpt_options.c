@@ -225,6 +225,11 @@ int options_check(struct options *o)
 	if (o->batch * o->context > 1 << 24)
 		return complain(o, "--batch %ld times --context %ld is more than 2^24 tokens per step", o->batch,
 		                o->context);
+	if (o->balance && o->documents != DOCUMENTS_APART)
+		return complain(o, "--balance needs --documents apart: else all sequences are of one length");
+	/* Its deal depends on the ranks, and so does how many passes each makes. */
+	if (o->balance && (o->deterministic || o->zero == 2 || o->dropout > 0))
+		return complain(o, "--balance excludes --deterministic=world, --zero 2 and --dropout");
 	if (o->token_bytes == 3)
 		return complain(o, "--token-bytes 3: must be 2 or 4");
 	if (o->zero && (o->wire || o->local_steps > 1))

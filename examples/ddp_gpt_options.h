@@ -10,6 +10,7 @@
 
 /* Positions in the lists of words that the flags take. */
 enum { DETERMINISTIC_RUN, DETERMINISTIC_WORLD };
+enum { DOCUMENTS_JOINED, DOCUMENTS_APART };
 enum { STRIDE_AUTO, STRIDE_1, STRIDE_CONTEXT };
 enum { SAVE_F32, SAVE_BF16 };
 enum { METRICS_JSONL, METRICS_CSV };
@@ -32,8 +33,8 @@ struct options {
 	bool sampling;                     /* `ddp_gpt sample`: no training, text from --model */
 	const char *model;                 /* what to sample from */
 	struct option_list data, val_data; /* none: the text that comes with the program; a tenth of --data */
-	long stride, token_bytes;
-	bool special;
+	long stride, documents, token_bytes;
+	bool special, balance;
 	const char *field; /* of a line of JSON */
 	long skip_bad;
 	const char *init; /* directory of a model to begin with; NULL: none */

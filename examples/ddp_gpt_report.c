@@ -108,7 +108,7 @@ void job_print_live(const struct job *j, long step)
 		return;
 	format_time(per_step * (double)(j->o.steps - step), eta, sizeof(eta));
 	printf("\rstep %5ld/%ld  %.0f tokens/s  %.1f ms/step  left %s   ", step, j->o.steps,
-	       (double)(j->o.batch * j->o.context) / per_step, 1e3 * per_step, eta);
+	       (double)(j->tokens - j->last_log_tokens) / elapsed, 1e3 * per_step, eta);
 	fflush(stdout);
 }
 
@@ -154,7 +154,7 @@ static void name_slow_ranks(const struct job *j, long steps)
 void job_report(struct job *j, long step, bool validated, double norm, double rate)
 {
 	const double elapsed = j->log_s, steps = (double)(step - j->last_log_step);
-	const double speed = steps * (double)(j->o.batch * j->o.context) / elapsed;
+	const double speed = (double)(j->tokens - j->last_log_tokens) / elapsed;
 	const coll_ddp_stats *s = &j->stats;
 	struct metrics m = {.step = (double)step,
 	                    .loss = j->loss,

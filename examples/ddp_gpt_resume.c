@@ -20,7 +20,7 @@
 /* What all ranks learn from rank 0. */
 struct found {
 	int64_t step; /* 0: no state */
-	uint64_t sequences;
+	uint64_t sequences, tokens;
 	int32_t owed; /* each rank has what its wire owes */
 	char states[GPT_PATH_MAX], path[GPT_PATH_MAX];
 };
@@ -196,7 +196,8 @@ static void find_state(struct job *j, struct gpt_state *s, struct found *f)
 		return;
 	f->step = json_integer_value(json_object_get(s->root, "step"));
 	f->owed = owed_fits(j, s);
-	if (!gpt_json_get_u64(s->root, "sequences", &f->sequences) || !realpath(path, f->states) ||
+	if (!gpt_json_get_u64(s->root, "sequences", &f->sequences) ||
+	    !gpt_json_get_u64(s->root, "tokens", &f->tokens) || !realpath(path, f->states) ||
 	    !realpath(s->path, f->path))
 		job_note(j, "--resume: %s has no sequences", s->path);
 	if (json_integer_value(json_object_get(s->root, "ranks")) != j->size)
@@ -329,6 +330,7 @@ int job_resume(struct job *j)
 		return -1;
 	j->first_step = (long)f.step;
 	j->first_sequence = f.sequences;
+	j->tokens = f.tokens;
 	gpt_optim_set_step(j->optim, (int)f.step);
 	if (j->rank == 0 && f.step)
 		printf("ddp_gpt: continuing after step %ld\n", j->first_step);

@@ -176,11 +176,11 @@ static json_t *describe(const struct job *j, const struct saving *s)
 	                  "format", "coll-gpt-state", "version", 1, "run_id", j->run_id, "start",
 	                  (json_int_t)s->name.start, "members_epoch", (json_int_t)s->name.epoch, "step",
 	                  (json_int_t)s->name.step, "epoch", (json_int_t)(sequences / job_windows(j)), "sequences",
-	                  gpt_json_u64(sequences), "tokens", gpt_json_u64(sequences * (uint64_t)j->o.context),
-	                  "optimizer_steps", (json_int_t)s->name.step, "params", gpt_json_u64(j->param_count), "ranks",
-	                  j->size, "model", gpt_hf_config(shape, shape->vocab, j->o.dropout, false), "flags",
-	                  out_flags(j), "data", job_describe_data(j), "tokenizer_crc32c",
-	                  out_crc32c(gpt_hf_tokenizer_crc32c(&j->tokenizer)), "parts", list_files(j, s, false));
+	                  gpt_json_u64(sequences), "tokens", gpt_json_u64(j->tokens), "optimizer_steps",
+	                  (json_int_t)s->name.step, "params", gpt_json_u64(j->param_count), "ranks", j->size, "model",
+	                  gpt_hf_config(shape, shape->vocab, j->o.dropout, false), "flags", out_flags(j), "data",
+	                  job_describe_data(j), "tokenizer_crc32c", out_crc32c(gpt_hf_tokenizer_crc32c(&j->tokenizer)),
+	                  "parts", list_files(j, s, false));
 
 	if (root && s->owed)
 		json_object_set_new(root, "owed",

@@ -357,6 +357,50 @@ def lines_of_json(folder, data):
     check("the second is one too many", code == 1 and "line %d" % (good.count(b"\n") + 3) in stderr, stderr)
 
 
+def documents_apart(folder, data):
+    """Documents of many lengths: the same on any number of ranks, padded or not, dealt by length or not."""
+    with open(data, encoding="utf-8") as f:
+        text = f.read()
+    x, at, documents = 1, 0, []
+    while at < len(text):
+        x = (x * 1103515245 + 12345) % 2**31
+        documents.append(text[at:at + 2 + int(30 / (1 + (x >> 16) % 30))])
+        at += len(documents[-1])
+    lines = os.path.join(folder, "many.jsonl")
+    with open(lines, "w", encoding="utf-8") as f:
+        f.writelines(json.dumps({"text": d}) + "\n" for d in documents)
+    apart = ["--vocab", "byte", "--documents", "apart", "--batch", "30"]
+    # A pass for each sequence pads nothing.
+    alone = train(folder, "alone", 1, lines, *apart, "--accumulate", "30")
+    sums = alone and [m["tokens"] for m in alone[0]]
+    check("targets are counted", alone and all(0 < b - a < 30 * 16 for a, b in zip([0, *sums], sums)) and len({b - a for a, b in zip(sums, sums[1:])}) > 3, str(sums))
+    for ranks, more in ((1, []), (2, []), (3, ["--balance"]), (2, ["--balance", "--accumulate", "4"]), (2, ["--zero", "1", "--balance"])):
+        got = train(folder, "apart", ranks, lines, *apart, *more)
+        check("%d ranks %s learn what one document at a time teaches" % (ranks, " ".join(more)), alone and got and close(got[0], alone[0])
+              and [m["tokens"] for m in got[0]] == sums, got and str(got[0][-1]))
+    got = train(folder, "apart", 3, lines, *apart, "--balance", "--per-rank")
+    loads = got and [m["rank_tokens"] for m in got[0]]
+    check("--balance: no rank has more than 1.1 times the mean", loads and all(max(n) <= 1.1 * sum(n) / 3 for n in loads), str(loads))
+    world = {(got and got[1]) for got in (train(folder, "world", ranks, lines, *apart, "--deterministic=world", "--leaves", "12") for ranks in (1, 2, 5))}
+    check("--deterministic=world: one model on 1, 2 and 5 ranks", len(world) == 1 and None not in world)
+    smooth = [train(folder, "smooth", ranks, lines, *apart, "--label-smoothing", "0.1", "--dropout", "0.1", *more) for ranks, more in ((1, ["--accumulate", "30"]), (2, []))]
+    check("smoothed and dropped, too", all(smooth) and close(smooth[0][0], smooth[1][0]))
+    tokenizer, ids = os.path.join(folder, "tokenizer.json"), os.path.join(folder, "many.bin")
+    run(0, "tokenizer", "train", "--size", "270", "--to", tokenizer, lines)
+    run(0, "tokenize", "--tokenizer", tokenizer, "--to", ids, lines)
+    a, b = (train(folder, "ends", 2, what, "--tokenizer", tokenizer, *apart[2:]) for what in (lines, ids))
+    check("a file of tokens: documents end at end tokens", a and b and a[1] == b[1])
+    whole = train(folder, "whole", 2, lines, *apart, "--save-every", "6", "--balance")
+    shutil.rmtree(os.path.join(folder, "whole/state/step-00000012-1.0"))
+    code, stdout, stderr = run(3, *SMALL, "--data", lines, *apart, "--balance", "--out", os.path.join(folder, "whole"), "--resume", "--no-sample")
+    after = [json.loads(line) for line in read(os.path.join(folder, "whole"), "metrics.jsonl").splitlines()]
+    check("--resume with another number of ranks", code == 0 and whole and close(after, whole[0]) and [m["tokens"] for m in after] == sums, stdout + stderr)
+    for args, word in ((["--balance"], "--balance"), ([*apart, "--balance", "--dropout", "0.1"], "--balance"), ([*apart, "--balance", "--deterministic=world"], "--balance"),
+                       ([*apart, "--balance", "--zero", "2"], "--balance"), (["--documents", "apart", "--data", data], "too few documents")):
+        code, _, stderr = run(2, *SMALL, "--data", lines, *args) if "--data" not in args else run(2, *SMALL, *args)
+        check("refused: " + " ".join(args)[-40:], code in (1, 2) and stderr.count(word) >= 2, stderr)
+
+
 def any_number_of_ranks(folder, data):
     """Nothing need divide anything: ranks without a sequence, passes without one."""
     want = train(folder, "ten", 1, data, "--batch", "10")
@@ -851,7 +895,7 @@ def ends_for_one_reason(folder, data):
 
 
 GROUPS = [same_batch_for_any_number_of_ranks, ways_to_the_same_weights, what_is_hidden_is_told,
-          same_bits_on_any_number_of_ranks, any_number_of_ranks, byte_pairs, token_files, sources, lines_of_json, validation_reads_each_window_once, resuming, output_directory, damaged_states, states_for_any_number_of_ranks, stopping, watching, files_of_the_first_rank,
+          same_bits_on_any_number_of_ranks, any_number_of_ranks, byte_pairs, token_files, sources, lines_of_json, documents_apart, validation_reads_each_window_once, resuming, output_directory, damaged_states, states_for_any_number_of_ranks, stopping, watching, files_of_the_first_rank,
           any_number_of_steps, sampling, beginning_with_a_model, refusals, ends_for_one_reason]
 
 

@@ -63,8 +63,9 @@ static void skip_pass(struct job *j)
 /* One pass over sequences of this rank; adds their losses to *loss_sum. */
 static int run_pass(struct job *j, long step, const struct part *p, double *loss_sum)
 {
-	const uint64_t first = job_sequences(j, step) + (uint64_t)p->first;
-	const int len = (int)j->o.context, count = (int)(p->end - p->first);
+	const uint64_t first = job_sequences(j, step);
+	int len = 0;
+	const int count = (int)(p->end - p->first);
 	const bool faulty = job_faulty(j, FAULT_GRADIENT) && step + 1 == j->o.fault_step;
 	const double start = job_now_s();
 	double sum;
@@ -73,10 +74,15 @@ static int run_pass(struct job *j, long step, const struct part *p, double *loss
 		skip_pass(j);
 		return 0;
 	}
-	for (int i = 0; i < count; i++)
-		if (job_copy_window(j, i, first + (uint64_t)i))
+	for (long i = p->first; i < p->end; i++) {
+		const int targets = job_window_targets(j, first + (uint64_t)job_place(j, i));
+
+		len = targets > len ? targets : len;
+	}
+	for (long i = p->first; i < p->end; i++)
+		if (job_copy_window(j, (int)(i - p->first), len, first + (uint64_t)job_place(j, i)))
 			return -1;
-	job_expect_windows(j, first + (uint64_t)j->o.batch, (uint64_t)count);
+	job_expect_windows(j, first + (uint64_t)(j->o.batch + p->first), (uint64_t)count);
 	j->data_s += job_now_s() - start;
 	gpt_model_set_dropout(j->model, j->o.dropout, (uint64_t)j->o.seed, (uint64_t)step, (uint64_t)p->first);
 	sum = gpt_model_train(j->model, j->inputs, j->targets, count, len, faulty ? NAN : (float)job_scale(j));
@@ -193,6 +199,8 @@ static int refuse_gradient(struct job *j, long step)
 static int train_step(struct job *j, long step, double *loss_sum, double *norm)
 {
 	*loss_sum = 0;
+	job_deal_step(j, step);
+	j->tokens += (uint64_t)j->batch_targets;
 	coll_ddp_stub(j->ddp, job_stubbed(j, step));
 	if (!j->o.zero || step == j->first_step)
 		coll_ddp_zero(j->ddp);
@@ -219,14 +227,14 @@ static int sum_leaves(struct job *j)
 		return -1;
 	for (size_t i = 0; i < leaves; i++)
 		sum += j->leaf_sums[i];
-	j->loss = sum / ((double)j->o.batch * (double)j->o.context);
+	j->loss = sum / j->batch_targets;
 	return 0;
 }
 
 /* One exchange a progress line: what each rank did since the last, and the loss of the step over all of them. */
 static int gather_ranks(struct job *j, double loss_sum)
 {
-	struct of_rank mine = {loss_sum, (double)job_share(j) * (double)j->o.context, 0, 0};
+	struct of_rank mine = {loss_sum, j->own_targets, 0, 0};
 	double sum = 0, tokens = 0;
 
 	j->stats = (coll_ddp_stats)COLL_DDP_STATS_INIT;
@@ -275,14 +283,19 @@ static size_t val_group(const struct job *j, size_t windows)
 
 static int validate_group(struct job *j, size_t first, size_t end, double *sum)
 {
-	const size_t windows = job_val_windows(j);
+	int len = 0;
 
 	for (size_t w = first; w < end; w++) {
-		if (job_copy_val_window(j, (int)(w - first), w, windows))
+		const int targets = job_val_window_targets(j, w);
+
+		len = targets > len ? targets : len;
+	}
+	for (size_t w = first; w < end; w++) {
+		if (job_copy_val_window(j, (int)(w - first), len, w))
 			return -1;
 		j->seen[w]++;
 	}
-	*sum = gpt_model_loss(j->model, j->inputs, j->targets, (int)(end - first), (int)j->o.context);
+	*sum = gpt_model_loss(j->model, j->inputs, j->targets, (int)(end - first), len);
 	return 0;
 }
 
@@ -291,7 +304,7 @@ static int validate(struct job *j)
 {
 	const size_t windows = job_val_windows(j), group = val_group(j, windows),
 	             groups = (windows + group - 1) / group;
-	double sum = 0;
+	double sum = 0, targets = 0;
 
 	if (settle_weights(j))
 		return -1;
@@ -308,7 +321,9 @@ static int validate(struct job *j)
 		return -1;
 	for (size_t g = 0; g < groups; g++)
 		sum += j->val_sums[g];
-	j->val_loss = sum / ((double)windows * (double)j->o.context);
+	for (size_t w = 0; w < windows; w++)
+		targets += job_val_window_targets(j, w);
+	j->val_loss = sum / targets;
 	/* Replicas that drifted apart would go unnoticed in the loss. */
 	return j->o.stub || j->o.overlap ? 0 : job_check_weights(j);
 }
@@ -355,6 +370,7 @@ static int log_step(struct job *j, long step, bool validating, double loss_sum, 
 		return -1;
 	job_report(j, step + 1, validating, norm, gpt_optim_rate(&j->optim_config, (int)step));
 	j->last_log_s = job_now_s();
+	j->last_log_tokens = j->tokens;
 	j->data_s = 0;
 	return 0;
 }
@@ -387,6 +403,7 @@ int job_train(struct job *j)
 	bool leave = false;
 
 	j->last_log_s = start;
+	j->last_log_tokens = j->tokens;
 	j->last_log_step = j->done = j->first_step;
 	j->saved = -1;
 	j->best = INFINITY;

@@ -226,9 +226,9 @@ Test(dataset, a_mixture_has_its_weights)
 
 Test(dataset, documents_and_tokens_that_are_none)
 {
-	static const uint64_t starts[] = {0, 4, 20, 22, 300, 310};
+	static const struct gpt_span spans[] = {{0, 4}, {4, 20}, {20, 22}, {22, 300}, {300, 310}};
 	struct gpt_source s = {
-	        .segments = two, .segment_count = 2, .from = 1, .count = 4, .documents = starts, .weight = 1};
+	        .segments = two, .segment_count = 2, .from = 1, .count = 4, .documents = spans, .weight = 1};
 	struct gpt_dataset d = {.sources = &s, .source_count = 1, .context = 9, .seed = 3};
 	struct gpt_bad_token bad;
 	int seen[5] = {0}, source;
@@ -240,7 +240,7 @@ Test(dataset, documents_and_tokens_that_are_none)
 		const struct gpt_window w = gpt_dataset_window(&d, q);
 		int i = 1;
 
-		while (starts[i] != w.first)
+		while (spans[i].first != w.first)
 			i++;
 		cr_assert_lt(i, 5);
 		seen[i]++;

@@ -88,10 +88,10 @@ int gpt_dataset_open(struct gpt_dataset *d, int *source)
 static struct gpt_window document(const struct gpt_dataset *d, int source, uint64_t i)
 {
 	const struct gpt_source *s = &d->sources[source];
-	const uint64_t first = s->documents[s->from + i], most = (uint64_t)d->context + 1;
-	const uint64_t count = s->documents[s->from + i + 1] - first;
+	const struct gpt_span *span = &s->documents[s->from + i];
+	const uint64_t count = span->end - span->first, most = (uint64_t)d->context + 1;
 
-	return (struct gpt_window){source, (int)(count < most ? count : most), first};
+	return (struct gpt_window){source, (int)(count < most ? count : most), span->first};
 }
 
 /* Windows of an epoch may begin up to here: the last one must end within the source. */

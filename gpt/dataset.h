@@ -27,15 +27,19 @@ static inline int64_t gpt_token_at(const void *tokens, int token_bytes, uint64_t
 	return token_bytes == 2 ? ((const uint16_t *)tokens)[i] : ((const uint32_t *)tokens)[i];
 }
 
+/* Tokens of a document: from the first up to the end. */
+struct gpt_span {
+	uint64_t first, end;
+};
+
 struct gpt_source {
 	/* Given by the caller, whose memory stays. */
 	const struct gpt_segment *segments;
 	int segment_count;
 	/* The part of it that counts: of the tokens of all segments, or of the documents. */
 	uint64_t from, count;
-	/* Where each document begins, and behind the last one where it ends. A sequence is one document, cut after
-	 * context + 1 tokens. NULL: a sequence is a window of context + 1 tokens. */
-	const uint64_t *documents;
+	/* A sequence is one document, cut after context + 1 tokens. NULL: it is a window of context + 1 tokens. */
+	const struct gpt_span *documents;
 	/* Between the starts of windows: 1, or context, from an offset that depends on the epoch. */
 	int stride;
 	double weight;
