@@ -41,8 +41,8 @@ coll_status rendezvous_open(struct rendezvous *r, const struct coll_rendezvous_p
 	r->pending = calloc(PENDING_MAX, sizeof(*r->pending));
 	r->poll_cap = POLLS_MIN + FAN_OUT;
 	r->polls = calloc((size_t)r->poll_cap, sizeof(*r->polls));
-	r->spare = malloc(SPARE_BYTES);
-	if (r->pending && r->polls && r->spare)
+	r->spare = how->absent ? NULL : malloc(SPARE_BYTES);
+	if (r->pending && r->polls && (r->spare || how->absent))
 		return COLL_OK;
 	return coll_error_set(err, COLL_ERR_MEMORY, "no memory for the rendezvous");
 }
@@ -207,8 +207,12 @@ static void serve_pending(struct rendezvous *r, int i, short revents)
 		drop_pending(r, i);
 		return;
 	}
-	if (w->memory) /* the connection is made again, and then told */
+	if (w->memory) {
 		rendezvous_out_of_memory(r);
+		rendezvous_refuse(r, w);
+		drop_pending(r, i);
+		return;
+	}
 	if (w->state == COLL_WIRE_OPEN && coll_clock_ns() > pending_deadline(w))
 		coll_wire_from(w, r->mute);
 	if (w->fd < 0 || w->state == COLL_WIRE_CLOSED || coll_clock_ns() > pending_deadline(w))

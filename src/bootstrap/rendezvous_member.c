@@ -414,10 +414,10 @@ static void watch_up(struct member *m)
 {
 	char parent[32];
 
+	if (m->up.memory && m->phase != DONE)
+		rendezvous_out_of_memory(&m->rendezvous);
 	if (m->phase == IN_PLACE) {
-		if (m->up.memory)
-			rendezvous_out_of_memory(&m->rendezvous);
-		else if (m->up.state == COLL_WIRE_CLOSED)
+		if (m->up.state == COLL_WIRE_CLOSED)
 			rendezvous_fail(&m->rendezvous, COLL_ERR_PEER_DEAD, m->parent, "lost %s during creation (%s)",
 			                rank_name(parent, m->parent), m->up.cause);
 		return;
@@ -467,7 +467,8 @@ static bool newcomer(void *role, struct coll_wire *w, const struct coll_wire_fra
 
 static void pass_up(struct member *m, const void *body, size_t len_bytes)
 {
-	if ((m->phase == IN_PLACE || m->up.altered) && coll_wire_send(&m->up, FRAME_FAILED, body, len_bytes, NULL, 0))
+	if ((m->phase == IN_PLACE || m->up.altered || m->up.memory) &&
+	    coll_wire_send(&m->up, FRAME_FAILED, body, len_bytes, NULL, 0))
 		coll_wire_pump(&m->up, 0);
 }
 

@@ -108,6 +108,7 @@ static inline bool rendezvous_give_table(struct rendezvous *r)
 
 	if (r->child_count > 0 && !(packed = pack_table(r->how, &packed_bytes))) {
 		rendezvous_fail(r, COLL_ERR_MEMORY, r->how->rank, "no memory for the table of the job");
+		rendezvous_send_failure(r);
 		return false;
 	}
 	rendezvous_send_all(r, FRAME_TABLE, NULL, 0, packed, packed_bytes);

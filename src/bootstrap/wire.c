@@ -42,7 +42,7 @@ struct head {
 };
 _Static_assert(offsetof(struct head, head) == sizeof(struct head) - sizeof(struct coll_proof), "the check is last");
 
-enum { HANDSHAKE_MAX = sizeof(struct answer), READ_CHUNK = 64 << 10 };
+enum { HANDSHAKE_MAX = sizeof(struct answer), READ_FIRST = 1 << 10, READ_CHUNK = 64 << 10 };
 
 static void fail(struct coll_wire *w, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
@@ -317,19 +317,26 @@ static void handshake(struct coll_wire *w)
 /* One read; false when there is nothing more for now, or what is here must be taken first. */
 static bool receive(struct coll_wire *w)
 {
-	size_t room = w->in_max - w->in_len;
+	size_t room = w->in_max - w->in_len, step = w->in_cap - w->in_len;
 	ssize_t n;
 
 	if (room == 0 && w->proved)
 		return false;
+	step = step < READ_FIRST ? READ_FIRST : step;
+	step = step < w->in_len ? w->in_len : step;
 	if (room > READ_CHUNK)
 		room = READ_CHUNK;
+	if (room > step) /* memory follows what comes */
+		room = step;
 	if (room == 0) {
 		fail(w, "sends too much before it is authenticated");
 		return false;
 	}
 	if (!grow(&w->in, &w->in_cap, w->in_len + room)) {
-		fail_memory(w);
+		if (w->state != COLL_WIRE_OPEN)
+			fail_memory(w);
+		w->memory = true; /* nothing more is read; what is queued still leaves */
+		w->in_max = w->in_len;
 		return false;
 	}
 	n = recv(w->fd, w->in + w->in_len, room, 0);
