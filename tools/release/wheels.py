@@ -273,7 +273,7 @@ def main():
         made = wheel(Place(out, processor), tree, seconds)
         facts["files"][os.path.basename(made)] = digest(made)
         print(f"{digest(made)}  {made}", flush=True)
-    write(os.path.join(dist, "wheels.json"), json.dumps(facts, indent=1, sort_keys=True) + "\n")
+        write(os.path.join(dist, "wheels.json"), json.dumps(facts, indent=1, sort_keys=True) + "\n")
     return 0
 
 
