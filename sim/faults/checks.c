@@ -34,6 +34,18 @@ void check_decision(struct world *w, const struct member *m, const struct coll_m
 	w->value = *value;
 }
 
+/* An answer goes to the owner of the ballot, who alone can make something of it. */
+void check_message(struct world *w, const struct member *m, const uint8_t *bytes)
+{
+	struct coll_change_msg msg;
+
+	if (coll_change_parse(&msg, bytes) &&
+	    (msg.kind == COLL_CHANGE_PROMISE || msg.kind == COLL_CHANGE_ACCEPTED || msg.kind == COLL_CHANGE_REFUSED) &&
+	    coll_ballot_owner(msg.ballot) != m->rank)
+		check_violation(w, "member %d gets an answer to a ballot of member %d", m->rank,
+		                coll_ballot_owner(msg.ballot));
+}
+
 static int living(const struct world *w)
 {
 	int n = 0;

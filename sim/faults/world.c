@@ -51,6 +51,12 @@ static void on_alert(void *context, uint64_t comm)
 		m->alert_ns = sim_now_ns();
 }
 
+static void on_carried(void *ctx, int process, bool words, const uint8_t *bytes)
+{
+	check_message(&world, &world.member[((const struct coll_context *)ctx)->rank], bytes);
+	coll_changes_on_message(ctx, process, words, bytes);
+}
+
 /* ---- A member ---- */
 
 static void *must(void *p)
@@ -89,7 +95,7 @@ static void open_plane(struct member *m)
 	                                     .answer = no_answer,
 	                                     .alert = on_alert,
 	                                     .needs = needs_all,
-	                                     .carried = coll_changes_on_message,
+	                                     .carried = on_carried,
 	                                     .served = coll_changes_serve,
 	                                     .ctx = ctx};
 

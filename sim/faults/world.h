@@ -69,6 +69,8 @@ void world_run(const struct plan *p, uint32_t faults, struct outcome *o);
 void check_violation(struct world *w, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* A member has a decision: its program, or the voter alone. */
 void check_decision(struct world *w, const struct member *m, const struct coll_member_set *value);
+/* A message that m gets. */
+void check_message(struct world *w, const struct member *m, const uint8_t *bytes);
 /* Whether all who live must come to a decision, now that no fault is left. */
 bool check_can_decide(const struct world *w);
 bool check_all_decided(const struct world *w);
