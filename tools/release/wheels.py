@@ -4,7 +4,6 @@
 All is compiled by the clang of PyPI's `ziglang`, against glibc 2.28, with nothing of this machine but Python's headers: hwloc from its source into the
 library itself, and the headers of RDMA verbs, whose libraries are found at run time. What is fetched is named in SOURCES by its SHA-256; a file that is
 in OUT/sources already is not fetched. What is built is the commit that is checked out, or the tree as it is where there is no git.
-The same commit gives the same bytes.
 
 usage: wheels.py SOURCE-ROOT OUT [x86_64|aarch64...]   by default for this machine's processor. Files: OUT/dist and their list, OUT/dist/wheels.json"""
 import glob
