@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "base/delay.h"
 #include "base/interrupt.h"
+#include "base/messages.h"
 #include "bootstrap/rendezvous.h"
 #include "bootstrap/rendezvous_state.h"
 
@@ -65,15 +66,18 @@ bool rendezvous_complete(struct rendezvous *r)
 {
 	const struct coll_rendezvous_point *how = r->how;
 	const coll_status st = how->complete ? how->complete(how->complete_arg) : COLL_OK;
+	struct coll_message_text m;
 	char text[TEXT_BYTES];
 	int culprit;
 
 	if (st == COLL_OK)
 		return true;
-	snprintf(text, sizeof(text), "%.590s", r->err ? r->err->message : coll_status_string(st));
 	culprit = r->err ? r->err->rank : -1;
 	if (culprit < 0 && (st == COLL_ERR_MEMORY || st == COLL_ERR_SYSTEM))
 		culprit = how->rank;
+	m = coll_message_split(st, r->err ? r->err->message : coll_status_string(st));
+	snprintf(text, sizeof(text), "%s%srank %d: %.500s", m.tag[0] ? m.tag + 1 : "", m.tag[0] ? " " : "", how->rank,
+	         m.text);
 	rendezvous_fail(r, st, culprit, "%s", text);
 	return false;
 }
