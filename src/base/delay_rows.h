@@ -94,7 +94,7 @@ ROW(DEADLOCK_AGE, 200, TIMEOUT, "and what the answer shows was seen no longer ag
 
 /* Members: src/members. */
 ROW(SUSPECT, 3000, TIMEOUT, "for a member to answer when the members are decided anew; then they go on without it")
-ROW(MEMBERS_BALLOT, 100, PACE, "least pause before another member begins a ballot; doubles with each that was given up, up to eight times")
+ROW(MEMBERS_BALLOT, 100, PACE, "least pause before a ballot; doubles with each that a member gave up, up to 8 times")
 ROW(MEMBERS_LOOK, 1, PACE, "between looks of a call that waits for such a decision")
 
 /* Calls and communicators. */
