@@ -23,6 +23,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/errno_text.h"
 #include "base/hash.h"
 #include "base/own_user.h"
 #include "base/proof.h"
@@ -114,15 +115,17 @@ static bool is_own(int fd, struct stat *st)
 	       (st->st_mode & 077) == 0;
 }
 
-enum what { ABSENT, FOREIGN, UNFINISHED, LINE };
+enum what { ABSENT, FOREIGN, UNFINISHED, LINE, NO_DESCRIPTOR };
 
 static enum what read_file(const char *path, struct line *l, struct stat *st)
 {
 	const int fd = open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC); /* a FIFO keeps nobody waiting */
 	enum what what;
 
+	if (fd < 0 && errno == ENOENT)
+		return ABSENT;
 	if (fd < 0)
-		return errno == ENOENT ? ABSENT : FOREIGN;
+		return coll_errno_is_shortage(errno) ? NO_DESCRIPTOR : FOREIGN;
 	memset(l, 0, sizeof(*l));
 	what = !is_own(fd, st) ? FOREIGN : read(fd, l->text, LINE_BYTES) == LINE_BYTES ? LINE : UNFINISHED;
 	close(fd);
@@ -181,18 +184,25 @@ static void consider_named(const char *path, void *arg)
 	consider(path, s->words, s->found);
 }
 
-void coll_meeting_find(const struct coll_meeting_words *w, bool thorough, struct coll_places *found)
+int coll_meeting_find(const struct coll_meeting_words *w, bool thorough, struct coll_places *found)
 {
 	const struct folders f = folders();
+	int shortage = 0;
 	struct search s = {w, found};
 	char path[COLL_MEETING_PATH_BYTES], name[USUAL_BYTES + 1];
 
 	usual_name(w, name);
 	for (int i = 0; i < f.count; i++) {
+		enum what what;
+
 		snprintf(path, sizeof(path), "%s/%s", f.at[i], name);
-		if (consider(path, w, found) == FOREIGN || thorough)
+		what = consider(path, w, found);
+		if (what == NO_DESCRIPTOR)
+			shortage = errno;
+		else if (what == FOREIGN || thorough)
 			read_folder(f.at[i], name, consider_named, &s);
 	}
+	return shortage;
 }
 
 void coll_meeting_named(const struct coll_meeting_words *w, int i, struct coll_address *a)

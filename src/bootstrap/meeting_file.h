@@ -40,8 +40,8 @@ enum coll_meeting_wrote coll_meeting_write(const struct coll_meeting_words *w, c
 void coll_meeting_remove(struct coll_meeting_files *files);
 
 /* Where the files lead that this user wrote for these words and this key. thorough: read the folders, also where
- * nobody holds the usual name. */
-void coll_meeting_find(const struct coll_meeting_words *w, bool thorough, struct coll_places *found);
+ * nobody holds the usual name. Result: 0, or the errno of a file that this process had no descriptor to read. */
+int coll_meeting_find(const struct coll_meeting_words *w, bool thorough, struct coll_places *found);
 
 /* For ranks that share a network namespace and no folder, where the key is secret: names of sockets, 0 to
  * COLL_MEETING_NAMES - 1, that only who has the key knows beforehand. Rank 0 takes the first that is free. */

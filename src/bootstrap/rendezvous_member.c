@@ -214,8 +214,8 @@ static bool is_short(struct member *m)
 		m->short_ns = m->up.shortage ? now : 0;
 	else if (now > m->short_ns + COLL_DELAY_NS(ROOT_SHORTAGE))
 		rendezvous_fail(&m->rendezvous, COLL_ERR_SYSTEM, m->rendezvous.how->rank,
-		                "[COLL-4104] rank %d cannot connect to other ranks: socket: %s",
-		                m->rendezvous.how->rank, coll_errno_text(m->up.shortage).text);
+		                "[COLL-4104] rank %d cannot connect to other ranks: %s", m->rendezvous.how->rank,
+		                coll_errno_text(m->up.shortage).text);
 	return m->rendezvous.status != COLL_AGAIN;
 }
 
@@ -245,6 +245,9 @@ static void try_next(struct member *m)
 	if (m->rendezvous.how->meeting && m->phase == SEEK_ROOT && m->target == 0)
 		rendezvous_places_find(&m->root, m->rendezvous.how);
 	if (target_count(m) == 0) {
+		m->up.shortage = m->phase == SEEK_ROOT ? m->root.shortage : 0;
+		if (is_short(m))
+			return;
 		note_cause(m, NULL);
 		schedule(m);
 		return;

@@ -40,7 +40,7 @@ void rendezvous_places_find(struct rendezvous_places *p, const struct coll_rende
 	struct coll_address a;
 
 	p->at.count = 0;
-	coll_meeting_find(&w, thorough, &p->at);
+	p->shortage = coll_meeting_find(&w, thorough, &p->at);
 	p->from_files = p->at.count;
 	for (int i = 0; thorough && how->keyed && i < COLL_MEETING_NAMES; i++) {
 		coll_meeting_named(&w, i, &a);

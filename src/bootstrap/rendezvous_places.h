@@ -10,6 +10,7 @@
 struct rendezvous_places {
 	struct coll_places at;
 	int from_files; /* so many of these, first, stand in files of a meeting */
+	int shortage;   /* errno: this process had no descriptor to read such a file; 0: it had */
 	uint64_t looked_up_ns;
 };
 
