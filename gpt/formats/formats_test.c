@@ -378,7 +378,7 @@ Test(jsonl, fields_and_what_is_wrong)
 		cr_assert_eq(gpt_jsonl_scan(cases[i].line, len, "text", text) >= 0, cases[i].plain, "case %zu", i);
 		if (cases[i].text) {
 			cr_assert_eq(gpt_jsonl_field(cases[i].line, len, "text", text, &at, why, sizeof(why)), n);
-			cr_assert_eq(n, strlen(cases[i].text), "case %zu: %ld %s", i, n, why);
+			cr_assert_eq(n, (long)strlen(cases[i].text), "case %zu: %ld %s", i, n, why);
 			cr_assert_eq(memcmp(text, cases[i].text, (size_t)n), 0, "case %zu", i);
 			continue;
 		}

@@ -47,7 +47,7 @@ exec {sys.executable} -m torch.distributed.run "$@"
 """
 # A small one, of which a rank is killed at the first start, between its steps 10 and 20.
 SPOT = """#!/bin/sh
-[ "${{COLLRUN_RESTART:-0}}" != 0 ] || export COLL_HOOK=kill:rank=3,frame=80
+[ "${{COLLRUN_RESTART:-0}}" != 0 ] || export COLL_HOOK=kill:rank=3,frame=110
 exec {program} "$@" --layers 1 --width 16 --heads 1 --context 16 --no-sample
 """
 # mpirun -n 2 -H node1,node2 PROGRAM...

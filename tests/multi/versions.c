@@ -3,6 +3,7 @@
  * meet. The version is the text that src/commit.c has elsewhere; here each process writes its own.
  */
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -19,6 +20,7 @@ enum way { BY_EXCHANGE, BY_ROOT, BY_ID };
 
 static struct shared {
 	struct meeting meeting;
+	atomic_int id_made;
 	coll_unique_id id;
 	coll_status status[RANKS];
 	char message[RANKS][1024];
@@ -28,6 +30,17 @@ struct attempt {
 	enum way way;
 	const char *version[RANKS];
 };
+
+/* Made by a rank: it has a thread, and a process that forks is to have none. */
+static void give_id(int rank)
+{
+	if (rank == 0 && coll_unique_id_create(&shared->id) == COLL_OK)
+		atomic_store(&shared->id_made, 1);
+	for (int i = 0; i < 20000 && !atomic_load(&shared->id_made); i++)
+		usleep(500);
+	if (!atomic_load(&shared->id_made))
+		_exit(1);
+}
 
 static void run_rank(const void *arg, int rank)
 {
@@ -44,8 +57,10 @@ static void run_rank(const void *arg, int rank)
 	cfg.settings = a->way == BY_ROOT ? settings : NULL;
 	cfg.rank = a->way == BY_ROOT ? -1 : rank;
 	cfg.size = a->way == BY_ROOT ? 0 : RANKS;
-	if (a->way == BY_ID)
+	if (a->way == BY_ID) {
+		give_id(rank);
 		cfg.id = &shared->id;
+	}
 	if (a->way == BY_EXCHANGE)
 		meeting_sit(&seat, &cfg);
 	shared->status[rank] = coll_comm_create(&comm, &cfg);
@@ -58,12 +73,8 @@ static void run_rank(const void *arg, int rank)
 static void attempt(const struct attempt *a)
 {
 	pid_t pids[RANKS];
-	coll_unique_id id = {0};
 
-	if (a->way == BY_ID)
-		REQUIRE(coll_unique_id_create(&id) == COLL_OK);
 	memset(shared, 0, sizeof(*shared));
-	shared->id = id;
 	fflush(stdout);
 	for (int r = 0; r < RANKS; r++)
 		pids[r] = meeting_fork(run_rank, a, r);
