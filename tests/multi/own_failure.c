@@ -166,8 +166,8 @@ static bool meet(const struct trouble *t, const char *what)
 		CHECK(o->status != COLL_OK && o->culprit == t->victim,
 		      "%d, %d of rank %d%s (%s): rank %d blames %d: %s", t->how, t->n, t->victim,
 		      t->by_id ? ", by an id" : "", v->text, r, o->culprit, o->text);
-		/* The host of an id is in no job, and cannot pass on what it is told behind the table. */
-		CHECK(v->created || (o->created && t->by_id) || strstr(o->text, what),
+		/* Who has the communicator already learns who it was, and why only if that comes before the end. */
+		CHECK(v->created || o->created || strstr(o->text, what),
 		      "%d, %d of rank %d%s (%s): rank %d does not say why: %s", t->how, t->n, t->victim,
 		      t->by_id ? ", by an id" : "", v->text, r, o->text);
 		/* Others may close descriptors meanwhile. */
