@@ -46,8 +46,8 @@ static int set_size(struct request *r, const char *value)
 
 static int set_token_bytes(struct request *r, const char *value)
 {
-	r->token_bytes = strcmp(value, "4") ? 2 : 4;
-	return strcmp(value, "4") && strcmp(value, "2") ? complain("--token-bytes", "must be 2 or 4") : 0;
+	r->token_bytes = strcmp(value, "4") == 0 ? 4 : 2;
+	return r->token_bytes == 2 && strcmp(value, "2") != 0 ? complain("--token-bytes", "must be 2 or 4") : 0;
 }
 
 /* One flag; its value, if it has one, is at[1]. How many arguments it took; 0: it was said what is wrong. */
